@@ -1,0 +1,47 @@
+# Two commands do everything: `make demo` and `make test`. Each target sets up .venv by itself.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench lock verify clean
+
+help: ## Show what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(READY): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "NoETL needs Python 3.11 or newer (set PYTHON=...)"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $(READY)
+
+setup: $(READY) ## Make .venv from the lock file
+	@echo "ready: $(BIN)/noetl --help"
+
+demo: $(READY) ## Run an example end to end on the embedded database
+	$(BIN)/python examples/temporal_kernel.py
+
+test: $(READY) ## Run all tests, with the servers they need
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+check: $(READY) ## Lint, types, layers, generated files, invariants
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/check_repository.py
+
+verify: $(READY) ## Write generated files anew and show what changed
+	$(BIN)/python tools/generate.py
+	git status --short docs schemas
+
+bench: $(READY) ## Measure all figures against their floors (ARGS="append --json" for some)
+	$(BIN)/python -m bench $(or $(ARGS),all)
+
+lock: $(READY) ## Resolve the lock files anew
+	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --no-header --allow-unsafe --upgrade -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --no-header --allow-unsafe --upgrade --extra dev -o requirements-dev.lock pyproject.toml
+
+clean: ## Remove the environment and caches; the data in .noetl stay
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""The `noetl` command, one module per noun."""

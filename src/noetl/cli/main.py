@@ -1,0 +1,124 @@
+"""The `noetl` command: finds the subcommand, runs it, and turns errors into one plain line and an exit code.
+
+Subcommands are imported only when they are run, so help and completion stay quick. Exit codes: 0 done, 1 the run failed
+or the answer is no (also when the reader of our output went away), 2 the input is wrong, 3 a server cannot be reached,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from noetl import __version__
+from noetl.errors import InputError, NoetlError, Unavailable
+
+COMMANDS = {
+    "config": ("noetl.cli.config:config", "Show and check the settings."),
+    "db": ("noetl.cli.db:db", "Start, stop, migrate and inspect the database."),
+    "events": ("noetl.cli.events:events", "Read the ledger."),
+    "payloads": ("noetl.cli.payloads:payloads", "Look at stored payloads and collect unused ones."),
+    "projections": ("noetl.cli.projections:projections", "Inspect, rebuild and catch up projections."),
+    "replay": ("noetl.cli.replay:replay", "Rebuild the state of an execution as of any position."),
+    "retention": ("noetl.cli.retention:retention", "Archive and drop history that is old enough."),
+    "schema": ("noetl.cli.schema:schema", "Print the schemas of events and settings."),
+    "verify": ("noetl.cli.verify:verify", "Prove that projections equal what the ledger says."),
+}
+"""Each subcommand with the place of its code and its line in the help."""
+
+EXIT_FAILED, EXIT_INPUT, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+
+class LazyGroup(click.Group):
+    """A command group that knows its subcommands by name and imports the one that is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in order."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the subcommand of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        try:
+            loaded = import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+            raise click.UsageError(f"'{cmd_name}' is not part of this installation.", ctx) from None
+        command = getattr(loaded, attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the subcommands from the table, importing none."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in sorted(COMMANDS.items())])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand; a misspelt one is answered with the nearest name."""
+        from difflib import get_close_matches
+
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            question = f" Did you mean '{near[0]}'?" if near else ""
+            raise click.UsageError(f"No such command '{args[0]}'.{question}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="noetl")
+def cli() -> None:
+    """NoETL: workflows and data pipelines on an event ledger.
+
+    \b
+    Examples:
+      noetl db start              start the embedded database
+      noetl db status             see where it stands
+      noetl events --help         read the ledger
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit with its code."""
+    try:
+        code = run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader went away, as `| head` does; what is left in the buffer must not fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = EXIT_FAILED
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; errors are printed, not raised."""
+    try:
+        answer = cli.main(None if arguments is None else list(arguments), prog_name="noetl", standalone_mode=False)
+        return answer if isinstance(answer, int) else 0
+    except NoetlError as error:
+        click.echo(f"error: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"hint: {error.hint}", err=True)
+        return exit_code(error)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort as error:
+        interrupted = isinstance(error.__cause__, KeyboardInterrupt)
+        click.echo("interrupted" if interrupted else "aborted: nothing was done", err=True)
+        return EXIT_INTERRUPTED if interrupted else EXIT_FAILED
+
+
+def exit_code(error: NoetlError) -> int:
+    """The exit code for an error: wrong input, unreachable server, or failure."""
+    if isinstance(error, InputError):
+        return EXIT_INPUT
+    return EXIT_UNREACHABLE if isinstance(error, Unavailable) else EXIT_FAILED

@@ -1,0 +1,67 @@
+"""Named points around every durable write where a test may stop, slow or kill the process.
+
+In production each `reach` is one dictionary look-up that finds nothing. A test arms points through the environment:
+`NOETL_FAULT=append.after_heads=kill` (also `pause`, `raise`; several joined by commas). A paused process writes the
+point's name to the file descriptor in `NOETL_FAULT_FD`, if given, and stops itself until it gets SIGCONT.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+POINTS: dict[str, str] = {
+    "append.before_begin": "nothing is sent yet",
+    "append.before_heads": "transaction open, keys and inline rows written, no shard head taken",
+    "append.after_heads": "events are numbered and inserted, shard heads held, not committed",
+    "append.after_commit": "committed, the caller has not been told",
+    "externalize.before_store": "nothing is stored yet",
+    "externalize.after_spool": "bytes are hashed and spooled locally, not in the store",
+    "externalize.after_store": "the object is in the store, no event refers to it yet",
+    "project.before_rows": "events are folded, nothing is written",
+    "project.after_rows": "rows are written, the checkpoint is not",
+    "project.before_commit": "rows and checkpoint are written, not committed",
+    "project.after_commit": "committed",
+    "snapshot.before_store": "the state is folded, the snapshot's bytes are not stored",
+    "snapshot.after_store": "the bytes are stored, the snapshot row is not",
+    "snapshot.after_commit": "the snapshot row is committed",
+    "archive.after_objects": "archived objects are stored, the manifest event is not appended",
+    "archive.after_manifest": "the manifest event is appended, the partition is still there",
+    "collect.after_tombstone": "the object is condemned, not deleted",
+    "collect.after_delete": "the object is deleted",
+}
+"""Every point by name, with what is true there."""
+
+
+class FaultInjected(RuntimeError):
+    """A test asked for this failure."""
+
+
+def reach(point: str) -> None:
+    """Do what a test armed for this point; nothing otherwise."""
+    action = _armed.get(point)
+    if action is None:
+        return
+    descriptor = os.environ.get("NOETL_FAULT_FD")
+    if descriptor:
+        os.write(int(descriptor), point.encode() + b"\n")
+    if action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if action == "pause":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if action == "raise":
+        raise FaultInjected(point)
+
+
+def arm(spec: str) -> None:
+    """Arm points from a text such as `append.after_heads=kill,project.after_rows=raise`; an empty text disarms all."""
+    _armed.clear()
+    for part in filter(None, spec.split(",")):
+        point, _, action = part.partition("=")
+        if point not in POINTS or action not in {"kill", "pause", "raise"}:
+            raise ValueError(f"unknown fault {part!r}")
+        _armed[point] = action
+
+
+_armed: dict[str, str] = {}
+arm(os.environ.get("NOETL_FAULT", ""))

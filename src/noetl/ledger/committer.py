@@ -1,0 +1,184 @@
+"""Group commit: concurrent appends of a process are gathered per organization and written by one statement.
+
+While one statement is under way the next group gathers, so the group grows with the load and a lone append never
+waits. A lost connection is retried: event ids make a second try recognisable, so nothing is written twice and a first
+try that did commit is not mistaken for somebody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+
+from noetl.errors import AlreadyRecorded, Conflict, EventInvalid, NoetlError, Unavailable
+from noetl.faults import reach
+from noetl.ledger.batch import APPEND_SQL, Request, answer_of, arguments
+from noetl.ledger.database import LOST, Database, translated
+from noetl.model.event import Appended
+from noetl.model.stream import Scope
+
+GROUP_EVENTS = 1000
+"""A group is closed at this many events: larger ones gain little and hold shard heads longer."""
+
+_RETRY_WAITS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
+_AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
+_ONE_CULPRIT = (asyncpg.UniqueViolationError, asyncpg.DataError, asyncpg.ProgramLimitExceededError)
+
+
+class Committer:
+    """Writes the appends of one process."""
+
+    def __init__(self, database: Database, key_ttl: timedelta, written: Callable[[set[int]], None]) -> None:
+        self._database = database
+        self._key_ttl = key_ttl
+        self._written = written
+        self._waiting: dict[Scope, deque[Request]] = {}
+        self._writers: dict[Scope, asyncio.Task[None]] = {}
+
+    async def append(self, item: Request) -> Appended:
+        """Queue a request and wait for its answer."""
+        scope = item.stream.scope
+        self._waiting.setdefault(scope, deque()).append(item)
+        if scope not in self._writers:
+            self._writers[scope] = asyncio.create_task(self._write_all(scope), name=f"noetl-committer-{scope}")
+        return await item.answer
+
+    async def close(self) -> None:
+        """Wait until everything queued is written or refused."""
+        while self._writers:
+            await asyncio.gather(*self._writers.values())
+
+    async def _write_all(self, scope: Scope) -> None:
+        waiting = self._waiting[scope]
+        try:
+            # One turn of the loop lets appenders that were started together join the first group.
+            await asyncio.sleep(0)
+            while waiting:
+                group = _take_group(waiting)
+                try:
+                    with translated():
+                        await self._write(scope, group)
+                except Exception as problem:
+                    _answer_all(group, problem)
+                except asyncio.CancelledError as problem:
+                    _answer_all(group, problem)
+                    raise
+        finally:
+            del self._writers[scope], self._waiting[scope]
+            _answer_all(waiting, Unavailable("the ledger was closed before this append was written"))
+
+    async def _write(self, scope: Scope, group: list[Request]) -> None:
+        try:
+            answers = await self._send(scope, group)
+        except _ONE_CULPRIT as problem:
+            if len(group) == 1:
+                _answer(group[0], await self._explain(scope, group[0], problem))
+                return
+            # One culprit must not take the others with it: write each by itself.
+            for item in group:
+                await self._write(scope, [item])
+            return
+        pairs = list(zip(group, answers, strict=True))
+        for item, answer in pairs:
+            if not isinstance(answer, Conflict):
+                _answer(item, answer)
+        for item, answer in pairs:
+            if isinstance(answer, Conflict):
+                _answer(item, await self._standing(scope, item) or answer)
+
+    async def _send(self, scope: Scope, group: Sequence[Request]) -> list[Appended | NoetlError]:
+        values = arguments(scope, group, self._key_ttl)
+        rows = await self._call(group, values)
+        reach("append.after_commit")
+        self._written({item.stream.shard for item, row in zip(group, rows, strict=True) if row[0] == 0})
+        return [answer_of(item, *row) for item, row in zip(group, rows, strict=True)]
+
+    async def _call(self, group: Sequence[Request], values: list[Any]) -> list[Any]:
+        for wait in (*_RETRY_WAITS, None):
+            try:
+                pool = await self._database.pool()
+                reach("append.before_begin")
+                async with pool.acquire() as connection:
+                    return list(await connection.fetch(APPEND_SQL, *values))
+            except asyncpg.CheckViolationError as problem:
+                if not await self._make_partitions(group, problem):
+                    raise EventInvalid(f"the ledger refuses this event: {problem}") from problem
+            except (*LOST, Unavailable, *_AGAIN) as problem:
+                if wait is None:
+                    raise Unavailable(
+                        f"PostgreSQL does not answer, so it is unknown whether the events were written: {problem}",
+                        hint="append the same events again: their ids tell whether they stand already",
+                    ) from problem
+                await asyncio.sleep(wait)
+        raise Unavailable("the partition of an event could not be made")
+
+    async def _make_partitions(self, group: Sequence[Request], problem: asyncpg.CheckViolationError) -> bool:
+        if problem.constraint_name is not None:
+            return False
+        pool = await self._database.pool()
+        for execution_id in {row[0] for item in group for row in item.rows}:
+            await pool.execute("SELECT noetl.ensure_event_partition_v1($1)", execution_id)
+        return True
+
+    async def _explain(self, scope: Scope, item: Request, problem: asyncpg.PostgresError) -> Appended | NoetlError:
+        """Say what a refused statement means for its only append."""
+        if not isinstance(problem, asyncpg.UniqueViolationError):
+            return EventInvalid(f"PostgreSQL cannot store this event: {problem}")
+        standing = await self._standing(scope, item)
+        if standing is not None:
+            return standing
+        if "pkey" in (problem.constraint_name or ""):
+            return EventInvalid("an event_id of this append is already used by another event")
+        return AlreadyRecorded(f"a fact of this append to {item.stream.stream_id} stands already")
+
+    async def _standing(self, scope: Scope, item: Request) -> Appended | None:
+        """Find the events of an append that was written before, its answer being lost with the connection."""
+        async with self._database.transaction(scope) as connection:
+            known = await connection.fetch(
+                "SELECT event_id, stream_version, position FROM noetl.event WHERE execution_id = $1 AND stream_id = $2"
+                " AND event_id = ANY ($3) ORDER BY position",
+                item.rows[0][0],
+                item.stream.stream_id,
+                list(item.event_ids),
+            )
+        if [row["event_id"] for row in known] != list(item.event_ids):
+            return None
+        if known[-1]["position"] - known[0]["position"] != len(known) - 1:
+            return None
+        answer = answer_of(item, 0, known[0]["stream_version"], known[0]["position"], None)
+        assert isinstance(answer, Appended)
+        return answer
+
+
+def _take_group(waiting: deque[Request]) -> list[Request]:
+    """Take requests up to the group's size; one that repeats a key of the group waits for the next."""
+    group: list[Request] = []
+    keys: set[str] = set()
+    size = 0
+    while waiting and (not group or size + len(waiting[0].rows) <= GROUP_EVENTS):
+        if any(key in keys for key, _ in waiting[0].keys):
+            break
+        item = waiting.popleft()
+        group.append(item)
+        keys.update(key for key, _ in item.keys)
+        size += len(item.rows)
+    return group
+
+
+def _answer(item: Request, answer: Appended | BaseException) -> None:
+    if item.answer.done():
+        return
+    if isinstance(answer, BaseException):
+        item.answer.set_exception(answer)
+    else:
+        item.answer.set_result(answer)
+
+
+def _answer_all(items: Sequence[Request] | deque[Request], problem: BaseException) -> None:
+    for item in items:
+        _answer(item, problem)

@@ -1,0 +1,146 @@
+"""Connections to PostgreSQL: one pool per database role, and transactions bound to one tenant and organization."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Literal
+
+import asyncpg
+
+from noetl.errors import NoetlError, Unavailable, Unsupported
+from noetl.model.stream import Scope
+
+Role = Literal["runtime", "projector", "retention"]
+Connection = asyncpg.pool.PoolConnectionProxy
+
+OLDEST_SERVER = 15
+_CONNECT_SECONDS = 10
+
+LOST = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    ConnectionError,
+    TimeoutError,
+    OSError,
+)
+"""What the driver raises when the server is away or cut us off: the same call may succeed later."""
+
+
+class Database:
+    """The pools of one database. `as_roles` logs in as each role; otherwise one login switches to it."""
+
+    def __init__(
+        self, url: str, *, as_roles: bool = False, pool_max: int = 10, idle_in_transaction_seconds: float = 5.0
+    ) -> None:
+        self.url = url
+        self._as_roles = as_roles
+        self._pool_max = pool_max
+        self._idle_seconds = idle_in_transaction_seconds
+        self._pools: dict[Role, asyncpg.Pool] = {}
+        self._opening = asyncio.Lock()
+
+    async def pool(self, role: Role = "runtime") -> asyncpg.Pool:
+        """Return the pool of a role, opened on first use."""
+        found = self._pools.get(role)
+        if found is not None:
+            return found
+        async with self._opening:
+            if role not in self._pools:
+                self._pools[role] = await self._open(role)
+            return self._pools[role]
+
+    async def connect(self, role: Role = "runtime") -> asyncpg.Connection:
+        """Open a connection outside the pools, for listening or for holding a session lock."""
+        with translated():
+            return await asyncpg.connect(
+                self.url, user=self._user(role), server_settings=self._session(role), timeout=_CONNECT_SECONDS
+            )
+
+    async def close(self) -> None:
+        """Close all pools, waiting for what is under way."""
+        pools, self._pools = list(self._pools.values()), {}
+        for pool in pools:
+            await pool.close()
+
+    @asynccontextmanager
+    async def transaction(self, scope: Scope | None, role: Role = "runtime") -> AsyncIterator[Connection]:
+        """Give a connection in a transaction that sees one organization, or all where the role may and scope is None."""
+        pool = await self.pool(role)
+        with translated():
+            async with pool.acquire() as connection, connection.transaction():
+                if scope is not None:
+                    await bind(connection, scope)
+                yield connection
+
+    async def _open(self, role: Role) -> asyncpg.Pool:
+        with translated():
+            pool = await asyncpg.create_pool(
+                self.url,
+                min_size=0,
+                max_size=self._pool_max,
+                reset=_reset,
+                user=self._user(role),
+                server_settings=self._session(role),
+                timeout=_CONNECT_SECONDS,
+            )
+            async with pool.acquire() as connection:
+                version = connection.get_server_version()
+        if version.major < OLDEST_SERVER:
+            await pool.close()
+            raise Unsupported(f"PostgreSQL {version.major} is too old; NoETL needs {OLDEST_SERVER} or newer")
+        return pool
+
+    def _user(self, role: Role) -> str | None:
+        return f"noetl_{role}" if self._as_roles else None
+
+    def _session(self, role: Role) -> dict[str, str]:
+        settings = {
+            "application_name": f"noetl_{role}",
+            "timezone": "UTC",
+            "jit": "off",
+            # A paused client must not hold its locks, a shard head above all, for longer than this.
+            "idle_in_transaction_session_timeout": str(int(self._idle_seconds * 1000)),
+        }
+        return settings if self._as_roles else {**settings, "role": f"noetl_{role}"}
+
+
+async def bind(connection: Connection, scope: Scope) -> None:
+    """Bind the open transaction to one tenant and organization."""
+    await connection.execute(
+        "SELECT set_config('noetl.tenant', $1, true), set_config('noetl.organization', $2, true)",
+        scope.tenant_id,
+        scope.organization_id,
+    )
+
+
+async def _reset(_: object) -> None:
+    """Skip the pool's reset: scopes are transaction-local, so there is nothing to take back."""
+
+
+class translated:  # noqa: N801 - reads as a word in `with translated():`
+    """Turns lost connections into `Unavailable` at the adapter's edge."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, NoetlError) or error is None:
+            return
+        if isinstance(error, LOST):
+            raise Unavailable(
+                f"PostgreSQL does not answer: {str(error) or type(error).__name__}",
+                hint="`noetl db status` shows which server is meant and whether it runs",
+            ) from error
+        if isinstance(
+            error, asyncpg.UndefinedTableError | asyncpg.InvalidSchemaNameError | asyncpg.UndefinedFunctionError
+        ):
+            raise Unsupported(
+                f"the database schema is missing or old: {error}", hint="run `noetl db migrate`"
+            ) from error

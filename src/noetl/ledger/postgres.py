@@ -1,0 +1,179 @@
+"""The ledger in PostgreSQL: `noetl.event`, written by `noetl.append_v1` alone, read page by page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import asyncpg
+
+from noetl.errors import AlreadyRecorded, NoetlError
+from noetl.faults import reach
+from noetl.ledger.batch import APPEND_SQL, answer_of, arguments, request
+from noetl.ledger.committer import Committer
+from noetl.ledger.database import Connection, Database, Role
+from noetl.ledger.notifier import Notifier, listening
+from noetl.ledger.rows import COLUMNS, to_events
+from noetl.model.event import Appended, Draft, Event
+from noetl.model.mark import Mark
+from noetl.model.shard import SHARD_COUNT
+from noetl.model.stream import Scope, Stream, execution_stream
+
+PAGE_EVENTS = 5_000
+_LAST = (1 << 63) - 1
+
+_READ_STREAM = f"SELECT {COLUMNS} FROM noetl.event WHERE stream_id = $1 AND stream_version >= $2 AND ($3::bigint IS NULL OR execution_id = $3) ORDER BY stream_version LIMIT $4"  # noqa: S608
+_READ_EXECUTION = f"SELECT {COLUMNS} FROM noetl.event WHERE execution_id = $1 AND shard = $2 AND position BETWEEN $3 AND $4 ORDER BY position LIMIT $5"  # noqa: S608
+_READ_SHARD = (
+    f"SELECT {COLUMNS} FROM noetl.event WHERE shard = $1 AND position BETWEEN $2 AND $3 ORDER BY position LIMIT $4"  # noqa: S608
+)
+
+
+class PostgresLedger:
+    """See `Ledger` for the promises."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        key_ttl: timedelta = timedelta(days=30),
+        poll_seconds: float = 1.0,
+        listen: bool = True,
+    ) -> None:
+        self._database = database
+        self._key_ttl = key_ttl
+        self._poll_seconds = poll_seconds
+        self._notifier = Notifier(database, enabled=listen)
+        self._committer = Committer(database, key_ttl, self._notifier.touch)
+
+    async def close(self) -> None:
+        """Write what is queued and wake the readers; the database stays open."""
+        await self._committer.close()
+        await self._notifier.close()
+
+    async def append(self, stream: Stream, drafts: Sequence[Draft], expected_version: int | None = None) -> Appended:
+        """Record drafts at the end of a stream, in one group with what else is appended now."""
+        return await self._committer.append(request(stream, drafts, expected_version))
+
+    @asynccontextmanager
+    async def decision(self, scope: Scope) -> AsyncIterator[Decision]:
+        """Open a transaction for changing inline rows and recording that change as events, both or neither."""
+        reach("append.before_begin")
+        touched: set[int] = set()
+        async with self._database.transaction(scope) as connection:
+            yield Decision(connection, scope, self._key_ttl, touched)
+            reach("append.after_heads")
+        reach("append.after_commit")
+        self._notifier.touch(touched)
+
+    async def read(self, stream: Stream, from_version: int = 1) -> AsyncIterator[Event]:
+        """Give the events of a stream."""
+        version = from_version
+        while True:
+            async with self._database.transaction(stream.scope) as connection:
+                rows = await connection.fetch(_READ_STREAM, stream.stream_id, version, stream.execution_id, PAGE_EVENTS)
+            for event in to_events(rows):
+                yield event
+            if len(rows) < PAGE_EVENTS:
+                return
+            version = rows[-1]["stream_version"] + 1
+
+    async def read_execution(
+        self, scope: Scope, execution_id: int, from_position: int = 1, to_position: int | None = None
+    ) -> AsyncIterator[Event]:
+        """Give the events of an execution."""
+        shard = execution_stream(scope, execution_id).shard
+        async for page in self._pages(
+            scope, "runtime", _READ_EXECUTION, (execution_id, shard), from_position, to_position
+        ):
+            for event in page:
+                yield event
+
+    async def read_shard(
+        self, shard: int, from_position: int = 1, *, scope: Scope | None = None, to_position: int | None = None
+    ) -> AsyncIterator[Event]:
+        """Give the events of a shard, of one organization or of all."""
+        async for page in self.shard_pages(shard, from_position, scope=scope, to_position=to_position):
+            for event in page:
+                yield event
+
+    async def shard_pages(
+        self, shard: int, from_position: int, *, scope: Scope | None = None, to_position: int | None = None
+    ) -> AsyncIterator[list[Event]]:
+        """Give the events of a shard in pages."""
+        role: Role = "projector" if scope is None else "runtime"
+        async for page in self._pages(scope, role, _READ_SHARD, (shard,), from_position, to_position):
+            yield page
+
+    async def head(self) -> Mark:
+        """Return the last position given out in each shard."""
+        async with self._database.transaction(None) as connection:
+            rows = await connection.fetch("SELECT shard, position FROM noetl.shard ORDER BY shard")
+        return Mark([row["position"] for row in rows])
+
+    async def subscribe(
+        self, cursor: Mark, *, scope: Scope | None = None, shards: Sequence[int] | None = None
+    ) -> AsyncIterator[list[Event]]:
+        """Give events after the cursor, and wait for more."""
+        wanted = range(SHARD_COUNT) if shards is None else shards
+        after = {shard: cursor.positions[shard] for shard in wanted}
+        role: Role = "projector" if scope is None else "runtime"
+        async with listening(self._database, role, self._poll_seconds) as listener:
+            changed: set[int] | None = None
+            while True:
+                head = await self.head()
+                for shard in wanted:
+                    if after[shard] >= head.positions[shard] or (changed is not None and shard not in changed):
+                        continue
+                    async for page in self.shard_pages(
+                        shard, after[shard] + 1, scope=scope, to_position=head.positions[shard]
+                    ):
+                        yield page
+                    after[shard] = head.positions[shard]
+                changed = await listener.wait()
+
+    async def _pages(
+        self,
+        scope: Scope | None,
+        role: Role,
+        query: str,
+        keys: tuple[int, ...],
+        from_position: int,
+        to_position: int | None,
+    ) -> AsyncIterator[list[Event]]:
+        position, last = from_position, _LAST if to_position is None else to_position
+        while position <= last:
+            async with self._database.transaction(scope, role) as connection:
+                rows = await connection.fetch(query, *keys, position, last, PAGE_EVENTS)
+            if rows:
+                yield to_events(rows)
+            if len(rows) < PAGE_EVENTS:
+                return
+            position = rows[-1]["position"] + 1
+
+
+class Decision:
+    """An open transaction: change inline rows first, then append, then leave the block; nothing may follow the append."""
+
+    def __init__(self, connection: Connection, scope: Scope, key_ttl: timedelta, touched: set[int]) -> None:
+        self.connection = connection
+        self._scope = scope
+        self._key_ttl = key_ttl
+        self._touched = touched
+
+    async def append(self, stream: Stream, drafts: Sequence[Draft], expected_version: int | None = None) -> Appended:
+        """Record drafts in this transaction; a refusal raises and thereby undoes the inline changes too."""
+        item = request(stream, drafts, expected_version)
+        reach("append.before_heads")
+        values = arguments(self._scope, [item], self._key_ttl)
+        try:
+            row = await self.connection.fetchrow(APPEND_SQL, *values)
+        except asyncpg.UniqueViolationError as clash:
+            raise AlreadyRecorded(f"a fact of this append to {stream.stream_id} stands already") from clash
+        assert row is not None
+        answer = answer_of(item, *row)
+        if isinstance(answer, NoetlError):
+            raise answer
+        self._touched.add(answer.shard)
+        return answer

@@ -1,0 +1,16 @@
+DROP FUNCTION noetl.forget_streams_v1(text, integer);
+DROP FUNCTION noetl.drop_event_partition_v1(text, text[]);
+DROP FUNCTION noetl.ensure_event_partition_v1(bigint);
+ALTER FUNCTION noetl.make_event_partition_v1(bigint) RENAME TO ensure_event_partition_v1;
+GRANT EXECUTE ON FUNCTION noetl.ensure_event_partition_v1(bigint) TO noetl_runtime, noetl_retention;
+DROP POLICY forgetting ON noetl.stream;
+DROP POLICY dropping ON noetl.stream;
+DROP POLICY dropping ON noetl.idempotency_key;
+DROP POLICY dropping ON noetl.event;
+DROP TABLE noetl.archive_payload;
+DROP TABLE noetl.event_archive;
+DROP TABLE noetl.result_ref;
+DROP TABLE noetl.snapshot;
+DROP VIEW noetl.execution;
+DROP TABLE noetl.projection_checkpoint;
+DROP TABLE noetl.projection;

@@ -1,0 +1,316 @@
+"""Every event type of the product: past tense, one sentence each, with the fields it must carry."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from noetl.model.event_type import OPEN_PREFIX, EventType
+
+
+class LoopStarted(msgspec.Struct, frozen=True):
+    """How large the loop is and how it runs."""
+
+    collection_size: int | None
+    mode: Literal["sequential", "parallel", "cursor", "fanout"]
+
+
+class FanoutStarted(msgspec.Struct, frozen=True):
+    """How many shards the fan-out has."""
+
+    total_shards: int
+
+
+class LoopTally(msgspec.Struct, frozen=True):
+    """The final count of a loop."""
+
+    total: int
+    completed: int
+    failed: int
+
+
+class LoopDone(msgspec.Struct, frozen=True):
+    """How the loop ended."""
+
+    status: Literal["ok", "error"]
+    context: LoopTally
+
+
+class FaninTally(msgspec.Struct, frozen=True):
+    """The final count of a fan-out."""
+
+    done: int
+    failed: int
+    total: int
+
+
+class FaninCompleted(msgspec.Struct, frozen=True):
+    """How the fan-out ended."""
+
+    status: Literal["complete", "failed", "partial"]
+    context: FaninTally
+
+
+class StageOpened(msgspec.Struct, frozen=True):
+    """What the stage works on."""
+
+    kind: Literal["loop", "fanout", "reduce"]
+    dsl_ref: str
+
+
+class FrameDispatched(msgspec.Struct, frozen=True):
+    """Who works on which rows, for the how-manieth time."""
+
+    attempt: int
+    worker: str
+    row_count: int
+
+
+class FrameCommitted(msgspec.Struct, frozen=True):
+    """What the frame did."""
+
+    attempt: int
+    row_count: int
+    failed_count: int = 0
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """Which attempt this is about."""
+
+    attempt: int
+
+
+class CommandIssued(msgspec.Struct, frozen=True):
+    """What kind of work the command asks for."""
+
+    tool_kind: str
+
+
+class PartitionArchived(msgspec.Struct, frozen=True):
+    """Which partition of the ledger was archived."""
+
+    partition: str
+    events: int
+    executions: int
+    first_execution_id: str
+    last_execution_id: str
+
+
+class ArchiveRemoved(msgspec.Struct, frozen=True):
+    """Which partition's archive was given up."""
+
+    partition: str
+
+
+_FRAME_IDS = ("stage_id", "frame_id")
+_SHARD_IDS = ("node_name", "loop_id", "shard_id")
+
+EVENT_TYPES: tuple[EventType, ...] = (
+    EventType(
+        name="execution.requested", sentence="Somebody asked for an execution.", aggregate="execution", retried=True
+    ),
+    EventType(name="execution.cancelled", sentence="The execution was cancelled.", aggregate="execution", ends=True),
+    EventType(
+        name="execution.failed", sentence="The execution cannot go on, and why.", aggregate="execution", ends=True
+    ),
+    EventType(name="playbook.initialized", sentence="A playbook's run began.", aggregate="execution"),
+    EventType(name="playbook.completed", sentence="A playbook's run ended well.", aggregate="execution", ends=True),
+    EventType(name="playbook.failed", sentence="A playbook's run ended in failure.", aggregate="execution", ends=True),
+    EventType(name="workflow.initialized", sentence="The workflow of a playbook began.", aggregate="execution"),
+    EventType(
+        name="workflow.completed", sentence="The workflow of a playbook ended well.", aggregate="execution", ends=True
+    ),
+    EventType(
+        name="workflow.failed",
+        sentence="The workflow of a playbook ended in failure.",
+        aggregate="execution",
+        ends=True,
+    ),
+    EventType(name="step.entered", sentence="A step was entered.", aggregate="execution", needs=("node_name",)),
+    EventType(name="step.exited", sentence="A step was left.", aggregate="execution", needs=("node_name",)),
+    EventType(
+        name="step.skipped", sentence="A step was passed over, and why.", aggregate="execution", needs=("node_name",)
+    ),
+    EventType(
+        name="command.issued",
+        sentence="One step's work was made available to workers.",
+        aggregate="command",
+        needs=("node_name", "command_id"),
+        meta=CommandIssued,
+        once_per="command_id",
+    ),
+    EventType(
+        name="command.claimed",
+        sentence="A worker took a lease on a command.",
+        aggregate="command",
+        needs=("command_id",),
+        meta=Attempt,
+    ),
+    EventType(
+        name="command.completed",
+        sentence="A command's work is done.",
+        aggregate="command",
+        needs=("command_id",),
+        retried=True,
+    ),
+    EventType(
+        name="command.attempt_failed",
+        sentence="One attempt at a command failed; another may follow.",
+        aggregate="command",
+        needs=("command_id",),
+        meta=Attempt,
+        retried=True,
+    ),
+    EventType(
+        name="command.failed",
+        sentence="A command failed for good.",
+        aggregate="command",
+        needs=("command_id",),
+        retried=True,
+    ),
+    EventType(
+        name="loop.started",
+        sentence="A loop step was entered and its collection is fixed.",
+        aggregate="loop",
+        needs=("node_name", "loop_id"),
+        meta=LoopStarted,
+    ),
+    EventType(
+        name="loop.item",
+        sentence="One row of a loop without frames was dispatched.",
+        aggregate="loop",
+        needs=("node_name", "loop_id", "current_index"),
+    ),
+    EventType(
+        name="loop.done",
+        sentence="Every row of the loop has ended.",
+        aggregate="loop",
+        needs=("node_name", "loop_id"),
+        result=LoopDone,
+        once_per="loop_id",
+    ),
+    EventType(
+        name="loop.fanout.started",
+        sentence="A fan-out was entered and its shards are fixed.",
+        aggregate="loop",
+        needs=("node_name", "loop_id"),
+        meta=FanoutStarted,
+    ),
+    EventType(
+        name="loop.shard.enqueued",
+        sentence="One shard of a fan-out was made available.",
+        aggregate="loop",
+        needs=("node_name", "loop_id", "shard_id", "current_index"),
+    ),
+    EventType(
+        name="loop.shard.done",
+        sentence="One shard of a fan-out ended well.",
+        aggregate="loop",
+        needs=_SHARD_IDS,
+        retried=True,
+    ),
+    EventType(
+        name="loop.shard.failed",
+        sentence="One shard of a fan-out failed.",
+        aggregate="loop",
+        needs=_SHARD_IDS,
+        retried=True,
+    ),
+    EventType(
+        name="loop.fanin.completed",
+        sentence="Every shard of the fan-out has ended.",
+        aggregate="loop",
+        needs=("node_name", "loop_id"),
+        result=FaninCompleted,
+        once_per="loop_id",
+    ),
+    EventType(
+        name="stage.opened",
+        sentence="A loop, fan-out or reduce step was opened for frames.",
+        aggregate="stage",
+        needs=("node_name", "stage_id"),
+        meta=StageOpened,
+    ),
+    EventType(
+        name="stage.closed",
+        sentence="All frames of the stage have ended.",
+        aggregate="stage",
+        needs=("node_name", "stage_id", "status"),
+    ),
+    EventType(
+        name="frame.dispatched",
+        sentence="A worker took a lease on a window of rows, named before work starts.",
+        aggregate="frame",
+        needs=_FRAME_IDS,
+        meta=FrameDispatched,
+    ),
+    EventType(
+        name="frame.checkpointed",
+        sentence="A worker recorded how far it got in its frame.",
+        aggregate="frame",
+        needs=_FRAME_IDS,
+        meta=Attempt,
+        retried=True,
+    ),
+    EventType(
+        name="frame.committed",
+        sentence="The frame's rows are worked off and its result is stored.",
+        aggregate="frame",
+        needs=_FRAME_IDS,
+        meta=FrameCommitted,
+        retried=True,
+    ),
+    EventType(
+        name="frame.abandoned",
+        sentence="The frame's lease ran out and the frame is free again.",
+        aggregate="frame",
+        needs=_FRAME_IDS,
+        meta=Attempt,
+    ),
+    EventType(
+        name="frame.attempt_failed",
+        sentence="One attempt at a frame failed; another may follow.",
+        aggregate="frame",
+        needs=_FRAME_IDS,
+        meta=Attempt,
+        retried=True,
+    ),
+    EventType(
+        name="frame.failed",
+        sentence="The frame failed for good.",
+        aggregate="frame",
+        needs=_FRAME_IDS,
+        meta=Attempt,
+        retried=True,
+    ),
+    EventType(
+        name="partition.archived",
+        sentence="A partition of the ledger was archived to the payload store.",
+        aggregate="retention",
+        needs=("payload_ref",),
+        meta=PartitionArchived,
+        retried=True,
+    ),
+    EventType(
+        name="archive.removed",
+        sentence="An archived partition is no longer kept.",
+        aggregate="retention",
+        meta=ArchiveRemoved,
+        retried=True,
+    ),
+)
+"""The catalogue, in the order a run meets it."""
+
+BY_NAME: dict[str, EventType] = {kind.name: kind for kind in EVENT_TYPES}
+
+ENDING: frozenset[str] = frozenset(kind.name for kind in EVENT_TYPES if kind.ends)
+"""Types that end an execution."""
+
+
+def event_type(name: str) -> EventType | None:
+    """Look a type up; the user's own `business.` types are made on the spot."""
+    found = BY_NAME.get(name)
+    if found is None and name.startswith(OPEN_PREFIX) and len(name) > len(OPEN_PREFIX):
+        found = EventType(name=name, sentence="A fact of the user's own business.", aggregate="business_object")
+    return found

@@ -1,0 +1,148 @@
+"""What an event type is: its sentence, what it must carry, and its JSON Schema. The types themselves: `catalogue`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+OPEN_PREFIX = "business."
+"""Types under this prefix are the user's own: any name, free `meta`, folded by the user's business_object folds."""
+
+
+class NoFields(msgspec.Struct, frozen=True):
+    """No fields are asked for; others may stand beside."""
+
+
+class EventType(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of fact."""
+
+    name: str
+    sentence: str
+    aggregate: str
+    version: int = 1
+    needs: tuple[str, ...] = ()
+    """Envelope fields that must be present besides the mandatory ones."""
+    meta: type[msgspec.Struct] = NoFields
+    context: type[msgspec.Struct] = NoFields
+    result: type[msgspec.Struct] = NoFields
+    retried: bool = False
+    """Reported from outside and sent again on doubt, so an idempotency key is mandatory."""
+    once_per: str | None = None
+    """The id field per which this fact may stand only once in an execution."""
+    ends: bool = False
+    """Ends its execution."""
+
+    @property
+    def schema_name(self) -> str:
+        """The schema's name in the registry."""
+        return f"noetl.{self.name}"
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the whole envelope of this type, as it stands in JSON."""
+        properties = {name: dict(schema) for name, schema in ENVELOPE_SCHEMA.items()}
+        properties["event_type"] = {"const": self.name}
+        properties["schema_name"] = {"const": self.schema_name}
+        properties["schema_version"] = {"const": self.version}
+        required = [*MANDATORY, *(name for name in self.needs if name not in MANDATORY)]
+        for part in ("meta", "context", "result"):
+            fields = getattr(self, part)
+            properties[part] = _object_schema(fields)
+            if properties[part].get("required"):
+                required.append(part)
+        if self.retried:
+            required.append("idempotency_key")
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$id": f"noetl:schema:{self.name}:{self.version}",
+            "title": self.name,
+            "description": self.sentence,
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": False,
+        }
+
+
+def _object_schema(fields: type[msgspec.Struct]) -> dict[str, Any]:
+    (schema,), components = msgspec.json.schema_components([fields], ref_template="#/$defs/{name}")
+    return dict(components[schema["$ref"].rsplit("/", 1)[1]], title=f"{fields.__name__} fields")
+
+
+_ID = {"type": "string", "pattern": "^[1-9][0-9]{0,18}$", "description": "64-bit id as decimal text"}
+_TIME = {"type": "string", "format": "date-time", "pattern": "Z$"}
+_TEXT = {"type": "string"}
+_COUNT = {"type": "integer", "minimum": 0}
+
+_REF: dict[str, Any] = {
+    "type": "object",
+    "required": ["uri", "sha256", "media_type", "bytes", "stored_sha256"],
+    "properties": {
+        "uri": {"type": "string", "pattern": "^noetl://"},
+        "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        "stored_sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        "media_type": _TEXT,
+        "bytes": _COUNT,
+        "encoding": {"enum": ["identity", "zstd", "aes256gcm", "zstd+aes256gcm"]},
+        "rows": _COUNT,
+        "schema_digest": _TEXT,
+    },
+    "additionalProperties": False,
+}
+
+MANDATORY = (
+    "event_id",
+    "tenant_id",
+    "organization_id",
+    "execution_id",
+    "stream_id",
+    "aggregate_type",
+    "aggregate_id",
+    "event_type",
+    "schema_name",
+    "schema_version",
+    "event_time",
+    "producer",
+)
+"""Fields no event goes without."""
+
+ENVELOPE_SCHEMA: dict[str, dict[str, Any]] = {
+    "event_id": _ID,
+    "tenant_id": _TEXT,
+    "organization_id": _TEXT,
+    "execution_id": _ID,
+    "stream_id": _TEXT,
+    "stream_version": {"type": "integer", "minimum": 1},
+    "shard": _COUNT,
+    "position": {"type": "integer", "minimum": 1},
+    "aggregate_type": _TEXT,
+    "aggregate_id": _TEXT,
+    "event_type": _TEXT,
+    "schema_name": _TEXT,
+    "schema_version": {"type": "integer", "minimum": 1},
+    "event_time": _TIME,
+    "ingest_time": _TIME,
+    "producer": _TEXT,
+    "causation_id": _ID,
+    "correlation_id": _TEXT,
+    "idempotency_key": _TEXT,
+    "parent_execution_id": _ID,
+    "catalog_id": _TEXT,
+    "node_name": _TEXT,
+    "node_type": _TEXT,
+    "status": _TEXT,
+    "stage_id": _ID,
+    "frame_id": _ID,
+    "loop_id": _ID,
+    "command_id": _TEXT,
+    "shard_id": _TEXT,
+    "current_index": _COUNT,
+    "current_item": {},
+    "payload_ref": _REF,
+    "fields_ref": _REF,
+    "meta": {"type": "object"},
+    "context": {"type": "object"},
+    "result": {"type": "object"},
+    "error": _TEXT,
+}
+"""Every field of the envelope with its JSON form."""

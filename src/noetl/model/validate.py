@@ -1,0 +1,165 @@
+"""Every invariant of the envelope, checked in one place before a draft may reach the ledger. All problems at once."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from noetl.errors import EventInvalid
+from noetl.model.catalogue import BY_NAME, event_type
+from noetl.model.event import INLINE_LIMIT, Draft, is_utc
+from noetl.model.event_type import OPEN_PREFIX, EventType, NoFields
+from noetl.model.stream import Stream
+
+_MAX_ID = (1 << 63) - 1
+_MAX_SCHEMA_VERSION = (1 << 31) - 1
+_MAX_NAME = 512
+
+_OPTIONAL_IDS = ("causation_id", "parent_execution_id", "stage_id", "frame_id", "loop_id")
+_NAMES = (
+    "aggregate_type",
+    "aggregate_id",
+    "event_type",
+    "schema_name",
+    "producer",
+    "correlation_id",
+    "idempotency_key",
+    "catalog_id",
+    "node_name",
+    "node_type",
+    "status",
+    "command_id",
+    "shard_id",
+)
+_optional_ids = attrgetter(*_OPTIONAL_IDS)
+_names = attrgetter(*_NAMES)
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
+
+
+def validate(stream: Stream, drafts: Sequence[Draft]) -> None:
+    """Refuse drafts that break an invariant of the envelope or do not belong to the stream."""
+    problems = _stream_problems(stream)
+    if not drafts:
+        problems.append("an append needs at least one event")
+    for number, draft in enumerate(drafts):
+        found = _draft_problems(stream, draft)
+        problems += [f"event {number} ({draft.event_type}): {problem}" for problem in found]
+    if len({draft.execution_id for draft in drafts}) > 1:
+        problems.append("the events of one append must carry one execution_id")
+    if len({draft.event_id for draft in drafts}) != len(drafts):
+        problems.append("two events carry the same event_id")
+    keys = [draft.idempotency_key for draft in drafts if draft.idempotency_key is not None]
+    if len(set(keys)) != len(keys):
+        problems.append("two events carry the same idempotency_key")
+    if problems:
+        raise EventInvalid("; ".join(problems), stream_id=stream.stream_id)
+
+
+_sound_streams: dict[Stream, None] = {}
+
+
+def _stream_problems(stream: Stream) -> list[str]:
+    # A process appends to the same few thousand streams over and over: remember the sound ones, bounded.
+    if stream in _sound_streams:
+        return []
+    problems = stream.problems()
+    if not problems:
+        if len(_sound_streams) >= 4096:
+            _sound_streams.clear()
+        _sound_streams[stream] = None
+    return problems
+
+
+def _draft_problems(stream: Stream, draft: Draft) -> list[str]:
+    kind = event_type(draft.event_type)
+    if kind is None:
+        return [f"unknown event type{_suggestion(draft.event_type)}"]
+    found: list[str] = []
+    if (draft.tenant_id, draft.organization_id, draft.stream_id) != (
+        stream.tenant_id,
+        stream.organization_id,
+        stream.stream_id,
+    ):
+        found.append("tenant_id, organization_id and stream_id are not those of the stream appended to")
+    if not 0 < draft.event_id <= _MAX_ID or not 0 < draft.execution_id <= _MAX_ID:
+        found.append("event_id and execution_id must be positive 64-bit numbers")
+    if stream.execution_id not in (None, draft.execution_id):
+        found.append(f"execution_id {draft.execution_id} is not the stream's")
+    if not is_utc(draft.event_time):
+        found.append("event_time must be an aware time in UTC")
+    if not draft.producer or not draft.aggregate_id:
+        found.append("producer and aggregate_id must not be empty")
+    if draft.aggregate_type != kind.aggregate and not draft.event_type.startswith(OPEN_PREFIX):
+        found.append(f"aggregate_type must be {kind.aggregate!r}")
+    if kind.retried and not draft.idempotency_key:
+        found.append("idempotency_key is mandatory, because this transition is retried from outside")
+    if draft.idempotency_key == "":
+        found.append("idempotency_key must not be empty")
+    found += _number_problems(draft) + _text_problems(draft)
+    for ref in (draft.payload_ref, draft.fields_ref):
+        if ref is not None:
+            found += ref.problems(draft.tenant_id, draft.organization_id)
+    found += [f"{name} is mandatory" for name in kind.needs if getattr(draft, name) is None]
+    return found + _schema_problems(kind, draft)
+
+
+def _number_problems(draft: Draft) -> list[str]:
+    found = [
+        f"{name} must be a positive 64-bit number"
+        for name, value in zip(_OPTIONAL_IDS, _optional_ids(draft), strict=True)
+        if value is not None and not 0 < value <= _MAX_ID
+    ]
+    if draft.current_index is not None and not 0 <= draft.current_index <= _MAX_ID:
+        found.append("current_index must be a 64-bit number from 0")
+    return found
+
+
+def _text_problems(draft: Draft) -> list[str]:
+    names = _names(draft)
+    joined = "".join(filter(None, (*names, draft.error)))
+    # One look at all text together is enough for nearly every event.
+    if len(joined) <= _MAX_NAME and not _NO_TEXT.search(joined):
+        return []
+    found = [
+        f"{name} must have at most {_MAX_NAME} characters"
+        for name, value in zip(_NAMES, names, strict=True)
+        if value is not None and len(value) > _MAX_NAME
+    ]
+    if draft.error is not None and len(draft.error) > INLINE_LIMIT:
+        found.append(f"error must have at most {INLINE_LIMIT} characters")
+    return found + [
+        f"{name} holds a NUL character or a lone surrogate, which is no text"
+        for name, value in zip((*_NAMES, "error"), (*names, draft.error), strict=True)
+        if value is not None and _NO_TEXT.search(value)
+    ]
+
+
+def _schema_problems(kind: EventType, draft: Draft) -> list[str]:
+    found: list[str] = []
+    if kind.name in BY_NAME and (draft.schema_name, draft.schema_version) != (kind.schema_name, kind.version):
+        found.append(f"schema must be {kind.schema_name} version {kind.version}")
+    elif not draft.schema_name or not 1 <= draft.schema_version <= _MAX_SCHEMA_VERSION:
+        found.append("schema_name and schema_version (from 1) are mandatory")
+    for part in ("meta", "context", "result"):
+        fields: type[msgspec.Struct] = getattr(kind, part)
+        if fields is not NoFields:
+            found += _field_problems(part, getattr(draft, part), fields)
+    return found
+
+
+def _field_problems(part: str, value: Any, fields: type[msgspec.Struct]) -> list[str]:
+    try:
+        msgspec.convert(value, fields)
+    except msgspec.ValidationError as problem:
+        return [f"{part}: {problem}"]
+    return []
+
+
+def _suggestion(name: str) -> str:
+    near = difflib.get_close_matches(name, BY_NAME, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; your own types start with {OPEN_PREFIX!r}"

@@ -1,0 +1,1 @@
+"""Immutable bytes under their digest: the payload store, its adapters, encodings and garbage collection."""

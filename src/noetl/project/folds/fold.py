@@ -1,0 +1,127 @@
+"""What a fold is: which events it listens to, which row an event touches, and what the event makes of that row.
+
+Pure values and functions only; the state that applies them is in `state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from noetl.model.event import Event, time_text
+from noetl.model.payload_ref import PayloadRef
+
+Row = dict[str, Any]
+"""Plain JSON values: ids as decimal strings, times as RFC 3339 text."""
+
+EVERY_TYPE: Final = frozenset({"*"})
+"""Stands for all event types, the user's own included."""
+
+_WITH_MICROSECONDS: Final = len('"2026-05-16T12:34:56.123456Z"')
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """One projection's rules.
+
+    `apply` owns the row it is given: it may change it in place and return it, because copying a row for each of a
+    million events would cost more than all the rest. Who needs the old row passes a copy. It returns None when there is
+    no row and the event does not open one, and never removes a row.
+
+    A fold *per execution* hears only events in streams under their own execution, and opens a row only on version 1 of
+    the stream the row is named after. That is what allows its ended rows to leave memory. Other folds hear events of any
+    stream, and their rows stay.
+    """
+
+    projection: str
+    version: int
+    """The declared version of this code. It is part of snapshots and checksums: change it when rows change."""
+    event_types: frozenset[str]
+    key: Callable[[Event], str | None]
+    """The id of the row the event touches; None when it touches none."""
+    apply: Callable[[Row | None, Event], Row | None]
+    ended: Callable[[Row], bool]
+    """An ended row absorbs every later event unchanged."""
+    per_execution: bool = False
+
+    def listens_to(self, event_type: str) -> bool:
+        """Tell whether events of that type matter to this fold."""
+        return self.event_types is EVERY_TYPE or event_type in self.event_types
+
+
+class RowKey(NamedTuple):
+    """The full name of a row. Two organizations may use the same row id, so the id alone names nothing."""
+
+    tenant_id: str
+    organization_id: str
+    projection: str
+    row_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedRow:
+    """A row with its name and lineage. The positions, in `shard`, are of the first and last event that changed it."""
+
+    key: RowKey
+    version: int
+    """The version of the fold that made the row."""
+    shard: int
+    first_position: int
+    last_position: int
+    row: Row
+
+
+@lru_cache(maxsize=4096)
+def execution_text(execution_id: int) -> str:
+    """Write an execution's id; remembered, because thousands of events in a row carry the same one."""
+    return str(execution_id)
+
+
+@lru_cache(maxsize=4096)
+def _streams_of(execution_id: int) -> str:
+    return f"execution/{execution_id}/"
+
+
+def in_own_execution(event: Event) -> bool:
+    """Tell whether the event stands in a stream of the execution it names, and so in that execution's one order."""
+    prefix = _streams_of(event.execution_id)
+    return event.stream_id.startswith(prefix) or event.stream_id == prefix[:-1]
+
+
+def opens(event: Event, aggregate: str, aggregate_id: int | None) -> bool:
+    """Tell whether this is the first event of that aggregate's own stream."""
+    return (
+        event.stream_version == 1 and event.stream_id == f"{_streams_of(event.execution_id)}{aggregate}/{aggregate_id}"
+    )
+
+
+def text_of(number: int | None) -> str | None:
+    """Write an id the way rows carry it."""
+    return None if number is None else str(number)
+
+
+def moment(value: datetime) -> str:
+    """Write a time exactly as `time_text` does, ten times faster: a large replay writes millions."""
+    text = orjson.dumps(value, option=orjson.OPT_UTC_Z)
+    if len(text) == _WITH_MICROSECONDS:
+        return text[1:-1].decode()
+    return time_text(value)  # whole seconds, which orjson shortens, and times not in UTC
+
+
+def reference(ref: PayloadRef | None) -> Row | None:
+    """Write a payload reference the way rows carry it: enough to find the bytes and to prove them."""
+    return None if ref is None else {"sha256": ref.sha256, "uri": ref.uri}
+
+
+def copied(value: Any) -> Any:
+    """Copy a JSON value all the way down."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [copied(item) for item in value]
+    return value

@@ -1,0 +1,76 @@
+"""The loop and fan-out folds: what a loop's rows or a fan-out's shards did goes in, one row of progress per activation comes out.
+
+A step that is entered again starts a new loop with a new id, so its row is a new one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from noetl.model.event import Event
+from noetl.project.folds import progress
+from noetl.project.folds.fold import Fold, Row, execution_text, moment, opens
+
+
+def _key(event: Event) -> str | None:
+    loop_id = event.loop_id
+    return None if loop_id is None else f"{execution_text(event.execution_id)}/{loop_id}"
+
+
+def _names(event: Event) -> Row:
+    return {
+        "loop_id": str(event.loop_id),
+        "execution_id": execution_text(event.execution_id),
+        "step_name": event.node_name,
+        "started_at": moment(event.event_time),
+        "ended_at": None,
+    }
+
+
+def _apply_loop(row: Row | None, event: Event) -> Row | None:
+    kind = event.event_type
+    if row is None:
+        if kind == "loop.started" and opens(event, "loop", event.loop_id):
+            return {**_names(event), **progress.loop_entry(event)}
+        return None
+    change = progress.LOOP_CHANGES.get(kind)
+    if change is not None:
+        change(row, event)
+        if kind == "loop.done":
+            row["ended_at"] = moment(event.event_time)
+    return row
+
+
+def _apply_fanout(row: Row | None, event: Event) -> Row | None:
+    kind = event.event_type
+    if row is None:
+        if kind == "loop.fanout.started" and opens(event, "loop", event.loop_id):
+            return {**_names(event), **progress.fanout_entry(event)}
+        return None
+    change = progress.FANOUT_CHANGES.get(kind)
+    if change is not None:
+        change(row, event)
+        if kind == "loop.fanin.completed":
+            row["ended_at"] = moment(event.event_time)
+    return row
+
+
+LOOP: Final = Fold(
+    projection="loop",
+    version=1,
+    event_types=frozenset({"loop.started", *progress.LOOP_CHANGES}),
+    key=_key,
+    apply=_apply_loop,
+    ended=lambda row: row["ended_at"] is not None,
+    per_execution=True,
+)
+
+FANOUT: Final = Fold(
+    projection="fanout",
+    version=1,
+    event_types=frozenset({"loop.fanout.started", *progress.FANOUT_CHANGES}),
+    key=_key,
+    apply=_apply_fanout,
+    ended=lambda row: row["ended_at"] is not None,
+    per_execution=True,
+)

@@ -1,0 +1,86 @@
+"""How events move a loop or a fan-out forward; one rule for their own rows and for the summary in the execution's row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from noetl.model.event import Event
+from noetl.project.folds.fold import Row
+
+FANOUT_RUNNING: Final = "running"
+
+
+def loop_entry(event: Event) -> Row:
+    """Return the progress of a loop that has just started."""
+    meta, ref = event.meta, event.payload_ref
+    return {
+        "total": meta.get("collection_size"),
+        "done": 0,
+        "failed": 0,
+        "collection_ref": event.context.get("collection_ref") or (ref.uri if ref is not None else None),
+        "mode": meta.get("mode", "sequential"),
+        "completed": False,
+    }
+
+
+def fanout_entry(event: Event) -> Row:
+    """Return the progress of a fan-out that has just started."""
+    return {"total_shards": event.meta.get("total_shards"), "done": 0, "failed": 0, "status": FANOUT_RUNNING}
+
+
+def _frame_committed(entry: Row, event: Event) -> None:
+    meta = event.meta
+    failed = meta.get("failed_count", 0)
+    entry["done"] += meta.get("row_count", 0) - failed
+    entry["failed"] += failed
+
+
+def _frame_failed(entry: Row, event: Event) -> None:
+    # Without a count at least one row failed: a loop with a failed frame must never look clean.
+    entry["failed"] += event.meta.get("row_count", 1)
+
+
+def _command_completed(entry: Row, event: Event) -> None:
+    if event.frame_id is None and event.stage_id is None:  # rows of framed work are counted by their frames
+        entry["done"] += 1
+
+
+def _command_failed(entry: Row, event: Event) -> None:
+    if event.frame_id is None and event.stage_id is None:
+        entry["failed"] += 1
+
+
+def _loop_done(entry: Row, event: Event) -> None:
+    entry["completed"] = True
+    if entry["total"] is None:  # only the end of a cursor loop tells how many rows it had
+        entry["total"] = event.result.get("context", {}).get("total")
+
+
+def _shard_done(entry: Row, _event: Event) -> None:
+    entry["done"] += 1
+
+
+def _shard_failed(entry: Row, _event: Event) -> None:
+    entry["failed"] += 1
+
+
+def _fanin_completed(entry: Row, event: Event) -> None:
+    entry["status"] = event.result.get("status", "complete")
+
+
+LOOP_CHANGES: Final[dict[str, Callable[[Row, Event], None]]] = {
+    "frame.committed": _frame_committed,
+    "frame.failed": _frame_failed,
+    "command.completed": _command_completed,
+    "command.failed": _command_failed,
+    "loop.done": _loop_done,
+}
+"""How a running loop's entry changes, by event type."""
+
+FANOUT_CHANGES: Final[dict[str, Callable[[Row, Event], None]]] = {
+    "loop.shard.done": _shard_done,
+    "loop.shard.failed": _shard_failed,
+    "loop.fanin.completed": _fanin_completed,
+}
+"""How a running fan-out's entry changes, by event type."""

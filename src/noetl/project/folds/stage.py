@@ -1,0 +1,69 @@
+"""The stage fold: the opening and closing of a stage and the ends of its frames go in, one row per stage comes out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from noetl.model.event import Event
+from noetl.project.folds.fold import Fold, Row, execution_text, moment, opens, text_of
+
+
+def _key(event: Event) -> str | None:
+    stage_id = event.stage_id
+    return None if stage_id is None else f"{execution_text(event.execution_id)}/{stage_id}"
+
+
+def _apply(row: Row | None, event: Event) -> Row | None:
+    kind = event.event_type
+    if row is None:
+        return _opened(event) if kind == "stage.opened" and opens(event, "stage", event.stage_id) else None
+    if kind == "frame.dispatched":
+        # Later versions are further attempts at a frame that is counted already.
+        if event.stream_version == 1:
+            row["frames_dispatched"] += 1
+    elif kind == "frame.committed":
+        row["frames_committed"] += 1
+        row["rows"] += event.meta.get("row_count", 0)
+        row["rows_failed"] += event.meta.get("failed_count", 0)
+    elif kind == "frame.failed":
+        row["frames_failed"] += 1
+    elif kind == "stage.closed":
+        row["status"] = (event.status or "completed").upper()
+        row["ended_at"] = moment(event.event_time)
+        row["closed_event_id"] = str(event.event_id)
+        row["error"] = event.error
+    return row
+
+
+def _opened(event: Event) -> Row:
+    return {
+        "stage_id": str(event.stage_id),
+        "execution_id": execution_text(event.execution_id),
+        "loop_id": text_of(event.loop_id),
+        "step_name": event.node_name,
+        "kind": event.meta.get("kind"),
+        "dsl_ref": event.meta.get("dsl_ref"),
+        "frame_policy": event.context.get("frame_policy"),
+        "status": "OPEN",
+        "frames_dispatched": 0,
+        "frames_committed": 0,
+        "frames_failed": 0,
+        "rows": 0,
+        "rows_failed": 0,
+        "started_at": moment(event.event_time),
+        "ended_at": None,
+        "opened_event_id": str(event.event_id),
+        "closed_event_id": None,
+        "error": None,
+    }
+
+
+STAGE: Final = Fold(
+    projection="stage",
+    version=1,
+    event_types=frozenset({"stage.opened", "stage.closed", "frame.dispatched", "frame.committed", "frame.failed"}),
+    key=_key,
+    apply=_apply,
+    ended=lambda row: row["closed_event_id"] is not None,
+    per_execution=True,
+)

@@ -1,0 +1,1 @@
+"""Processes: settings, the embedded server, migrations, wiring of adapters."""
