@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -110,7 +111,7 @@ def test_a_live_projector_that_loads_and_stores_rows_batch_by_batch_agrees(event
 
 
 def _loaded(row: FoldedRow) -> FoldedRow:
-    return FoldedRow(row.key, row.version, row.shard, row.first_position, row.last_position, copied(row.row))
+    return replace(row, row=copied(row.row))
 
 
 @given(histories())
@@ -136,13 +137,10 @@ def test_a_row_checksum_changes_if_any_field_changes(events: list[Event], data: 
     less = {name: value for name, value in row.row.items() if name != field}
     variants = [
         row,
-        FoldedRow(row.key, row.version, row.shard, 0, 0, other),
-        FoldedRow(row.key, row.version, row.shard, 0, 0, less),
-        FoldedRow(row.key, row.version + 1, row.shard, 0, 0, row.row),
-        *(
-            FoldedRow(row.key._replace(**{part: "changed"}), row.version, row.shard, 0, 0, row.row)
-            for part in RowKey._fields
-        ),
+        replace(row, row=other),
+        replace(row, row=less),
+        replace(row, version=row.version + 1),
+        *(replace(row, key=row.key._replace(**{part: "changed"})) for part in RowKey._fields),
     ]
     assert len({row_checksum(variant) for variant in variants}) == len(variants)
 

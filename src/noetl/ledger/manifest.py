@@ -6,7 +6,8 @@ checks that a manifest and its objects say the same.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from contextlib import aclosing
 from typing import Protocol
 
 import msgspec
@@ -84,11 +85,12 @@ def decode_manifest(data: bytes) -> Manifest:
 
 async def archived_events(
     payloads: Payloads, scope: Scope, found: ArchivedObject, holding: bytes = b""
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """Yield the events of one object by position; only lines that hold these bytes are decoded."""
-    async for line in _lines(payloads, scope, found):
-        if holding in line:
-            yield from_json(_decode_line(line))
+    async with aclosing(_lines(payloads, scope, found)) as lines:
+        async for line in lines:
+            if holding in line:
+                yield from_json(_decode_line(line))
 
 
 async def prove(payloads: Payloads, scope: Scope, manifest: Manifest) -> None:
@@ -98,12 +100,18 @@ async def prove(payloads: Payloads, scope: Scope, manifest: Manifest) -> None:
             pass
 
 
-async def _lines(payloads: Payloads, scope: Scope, found: ArchivedObject) -> AsyncIterator[bytes]:
+async def _lines(payloads: Payloads, scope: Scope, found: ArchivedObject) -> AsyncGenerator[bytes, None]:
     count, rest = 0, b""
-    async for piece in payloads.stream(scope, found.ref):
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            count += 1
-            yield line
+    pieces = payloads.stream(scope, found.ref)
+    try:
+        async for piece in pieces:
+            *whole, rest = (rest + piece).split(b"\n")
+            for line in whole:
+                count += 1
+                yield line
+    finally:
+        # A reader that stops early must give the store's spool file back at once, not when it is collected.
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
     if rest or count != found.count:
         raise Corrupt(f"the archived object {found.ref.sha256} holds {count} events, not {found.count}")

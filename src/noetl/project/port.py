@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
 import msgspec
 
+from noetl.errors import NoetlError
 from noetl.model.event import Event
 from noetl.model.mark import Mark
 from noetl.model.payload_ref import PayloadRef
@@ -16,10 +18,9 @@ from noetl.project.folds.fold import FoldedRow, RowKey
 
 
 class StoredRow(msgspec.Struct, frozen=True):
-    """A projected row with the checksum it was stored with."""
+    """A projected row with the status and the checksum it was stored with."""
 
     folded: FoldedRow
-    execution_id: int
     status: str | None
     checksum: str
 
@@ -52,6 +53,76 @@ class Page(msgspec.Struct, frozen=True):
     limit: int = 100
 
 
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a shard's projection stands still."""
+
+    code: str
+    message: str
+    hint: str | None = None
+    position: int | None = None
+    event_id: str | None = None
+    projection: str | None = None
+    since: datetime | None = None
+
+    @classmethod
+    def of(cls, error: NoetlError) -> Failure:
+        """Write an error down, with the event it is about when it names one."""
+        position, details = error.details.get("position"), error.details
+        named = {name: str(details[name]) for name in ("event_id", "projection") if details.get(name) is not None}
+        at = position if isinstance(position, int) else None
+        return cls(code=error.code, message=error.message, hint=error.hint, position=at, **named)
+
+
+class ShardState(msgspec.Struct, frozen=True):
+    """How far a shard is projected, how many rows it has, and what stops it, if anything does."""
+
+    shard: int
+    position: int
+    rows: int
+    updated_at: datetime
+    failure: Failure | None = None
+
+
+class Replaced(msgspec.Struct, frozen=True):
+    """What a rebuild of a shard changed: rows before and after, and how many differ, came or went."""
+
+    before: int
+    after: int
+    changed: int
+    added: int
+    removed: int
+
+
+class Replacement(Protocol):
+    """A shard being built anew, unseen by readers until the block that gave it ends."""
+
+    async def put(self, rows: Sequence[FoldedRow], events: Sequence[Event]) -> None:
+        """Add rows, each once, and the events that single references are derived from."""
+        ...
+
+    async def finish(self, upto: int, folds: Mapping[str, int]) -> Replaced:
+        """Put what was added in the place of everything the shard had, with its checkpoint at `upto`."""
+        ...
+
+
+class ProjectionView(Protocol):
+    """Projections as they were at one moment; rows and checkpoints read here belong together."""
+
+    async def checkpoints(self) -> Mark:
+        """Return up to which position each shard was projected at that moment."""
+        ...
+
+    def query(
+        self, projection: str | None = None, filters: Mapping[str, Any] | None = None, page: Page | None = None
+    ) -> AsyncIterator[StoredRow]:
+        """Give rows of a projection by row id, or of all by projection and row id, streamed in bounded memory.
+
+        Filters are equalities on `execution_id` (a number) and `status`; any other is an InputError. Ids are ordered by
+        their UTF-8 bytes. A page needs a projection. Only one iteration of a view may be advanced at a time.
+        """
+        ...
+
+
 class ProjectionStore(Protocol):
     """Rows derived from events, with checkpoints and snapshots; all of it can be dropped and built again."""
 
@@ -64,24 +135,43 @@ class ProjectionStore(Protocol):
         ...
 
     async def save_projections(
-        self, shard: int, after: int, upto: int, rows: Sequence[FoldedRow], events: Sequence[Event]
+        self,
+        shard: int,
+        after: int,
+        upto: int,
+        rows: Sequence[FoldedRow],
+        events: Sequence[Event],
+        folds: Mapping[str, int] | None = None,
     ) -> bool:
         """Write rows and move the shard's checkpoint from `after` to `upto`, both or neither.
 
         Returns False and writes nothing when the checkpoint is not at `after`: another projector of the shard was
         faster, and the batch must be folded anew. The events are those the rows were folded from; what else is derived
-        from single events (result references) is written from them in the same transaction.
+        from single events (result references) is written from them in the same transaction. A recorded failure of the
+        shard is cleared.
+
+        `folds` are the versions of all folds that ran, by projection. Rows of other folds must not be mixed in: when the
+        shard was projected by others, `Unsupported` is raised and nothing is written; the shard must be rebuilt.
         """
         ...
 
-    async def replace_shard(
-        self, shard: int, upto: int, rows: AsyncIterator[FoldedRow], events: AsyncIterator[Event]
-    ) -> int:
-        """Replace everything of a shard by these rows, in one transaction; readers see the old until it ends."""
+    def replacing(self, shard: int) -> AbstractAsyncContextManager[Replacement]:
+        """Build a shard anew in one transaction; whoever projects the shard waits until the block ends.
+
+        Readers see the old rows until then. Leaving the block by an error, or without `finish`, changes nothing.
+        """
+        ...
+
+    async def record_failure(self, shard: int, failure: Failure) -> None:
+        """Note why a shard stands still, for operators to see; the first time of the same failure is kept."""
+        ...
+
+    async def shard_states(self) -> list[ShardState]:
+        """Return the state of every shard, in order."""
         ...
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Record a snapshot; the same one again changes nothing."""
+        """Record a snapshot; the same aggregate and version again changes nothing."""
         ...
 
     async def load_snapshots(
@@ -90,12 +180,16 @@ class ProjectionStore(Protocol):
         """Return the snapshots at or before a version, the newest first."""
         ...
 
+    def snapshot_view(self, scope: Scope) -> AbstractAsyncContextManager[ProjectionView]:
+        """Give an organization's projections as they are at one moment, for the time of the block.
+
+        What is projected meanwhile is not seen, so a verifier reads `checkpoints`, folds the ledger up to there and
+        compares with `query`. A view may stay open for as long as that takes; it makes nobody wait.
+        """
+        ...
+
     def query(
         self, scope: Scope, projection: str, filters: Mapping[str, Any] | None = None, page: Page | None = None
     ) -> AsyncIterator[StoredRow]:
-        """Give the rows of a projection in an organization, by row id; filters on `execution_id` and `status`.
-
-        Without a page all rows are given, in bounded memory and from one moment: the rows and `checkpoints` read in
-        the same `consistent` block belong together.
-        """
+        """Give the rows of a projection in an organization from one moment, as `ProjectionView.query` does."""
         ...

@@ -60,7 +60,7 @@ class Upcasters:
                 f"event {event.event_id} has schema {event.schema_name} version {event.schema_version}, "
                 f"and this build knows it up to version {newest}",
                 hint="upgrade NoETL, or register the upcasters of your newer code here too",
-                event_id=str(event.event_id),
+                **_named(event),
             )
         for version in range(event.schema_version, newest):
             event = self._step(event, version)
@@ -76,24 +76,33 @@ class Upcasters:
             raise Unsupported(
                 f"event {event.event_id} has schema {event.schema_name} version {version}, "
                 "and no upcaster leads from there to the newest",
-                event_id=str(event.event_id),
+                **_named(event),
             )
         try:
             changed = upcaster(event)
         except Exception as problem:
             raise InputError(
                 f"upcaster of {event.schema_name} from version {version} raised {type(problem).__name__}: {problem}, "
-                f"on event {event.event_id} at position {event.position} of shard {event.shard}"
+                f"on event {event.event_id} at position {event.position} of shard {event.shard}",
+                **_named(event),
             ) from problem
         for field in _FIXED:
             if getattr(changed, field) != getattr(event, field):
-                raise InputError(f"upcaster of {event.schema_name} from version {version} changed {field}")
+                raise InputError(
+                    f"upcaster of {event.schema_name} from version {version} changed {field}", **_named(event)
+                )
         if changed.schema_version != version + 1:
             raise InputError(
                 f"upcaster of {event.schema_name} from version {version} returned version {changed.schema_version}",
                 hint=f"set schema_version={version + 1} in what it returns",
+                **_named(event),
             )
         return changed
+
+
+def _named(event: Event) -> dict[str, object]:
+    """Return what an error about the event must say of it."""
+    return {"event_id": str(event.event_id), "shard": event.shard, "position": event.position}
 
 
 _FIXED: Final = (

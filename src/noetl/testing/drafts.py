@@ -72,7 +72,10 @@ class Drafts:
         """Make an event of a loop or a fan-out."""
         stream = loop_stream(self.scope, execution_id, loop_id)
         return self.draft(
-            stream, kind, execution_id, **{"node_name": "each", "loop_id": loop_id, **_LOOP_FIELDS.get(kind, {}), **fields}
+            stream,
+            kind,
+            execution_id,
+            **{"node_name": "each", "loop_id": loop_id, **_LOOP_FIELDS.get(kind, {}), **fields},
         )
 
     def loop_item(self, execution_id: int, loop_id: int, index: int, **fields: Any) -> Draft:

@@ -51,10 +51,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(directory)
 
 
-class TestDatabases:
+class FreshDatabases:
     """Makes databases from the template, the next one while a test still runs, and drops those that are done with."""
-
-    __test__ = False
 
     def __init__(self, server: EmbeddedServer, prefix: str) -> None:
         self._server = server
@@ -91,9 +89,7 @@ class TestDatabases:
         self._made += 1
         name = f"{self._prefix}_{self._made}"
         # Measured without fsync: copying files takes about half of what copying through the log takes.
-        self._admin.execute(
-            f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} OWNER noetl_owner STRATEGY FILE_COPY".encode()
-        )
+        self._admin.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} OWNER noetl_owner STRATEGY FILE_COPY".encode())
         return name
 
     def _drop(self, name: str) -> None:
@@ -129,20 +125,20 @@ def postgres_server(pytestconfig: pytest.Config) -> Iterator[EmbeddedServer]:
 
 
 @pytest.fixture(scope="session")
-def test_databases(postgres_server: EmbeddedServer, pytestconfig: pytest.Config) -> Iterator[TestDatabases]:
+def fresh_databases(postgres_server: EmbeddedServer, pytestconfig: pytest.Config) -> Iterator[FreshDatabases]:
     """Where tests get their databases from."""
     worker = getattr(pytestconfig, "workerinput", {}).get("workerid", "test")
-    databases = TestDatabases(postgres_server, str(worker))
+    databases = FreshDatabases(postgres_server, str(worker))
     yield databases
     databases.close()
 
 
 @pytest.fixture
-def owner_url(test_databases: TestDatabases) -> Iterator[str]:
+def owner_url(fresh_databases: FreshDatabases) -> Iterator[str]:
     """The owner's URL of a migrated database that only this test uses."""
-    name = test_databases.take()
-    yield test_databases.url(name)
-    test_databases.drop(name)
+    name = fresh_databases.take()
+    yield fresh_databases.url(name)
+    fresh_databases.drop(name)
 
 
 @pytest.fixture

@@ -70,6 +70,8 @@ class FoldedRow:
     key: RowKey
     version: int
     """The version of the fold that made the row."""
+    execution_id: int
+    """The execution of the event that opened the row."""
     shard: int
     first_position: int
     last_position: int

@@ -14,10 +14,11 @@ from noetl.project.folds.fold import Fold, FoldedRow, Row, RowKey, copied
 class Held:
     """A row in memory with its lineage."""
 
-    __slots__ = ("ended", "first", "last", "row", "shard")
+    __slots__ = ("ended", "execution_id", "first", "last", "row", "shard")
 
-    def __init__(self, row: Row, shard: int, first: int, last: int, *, ended: bool = False) -> None:
+    def __init__(self, row: Row, execution_id: int, shard: int, first: int, last: int, *, ended: bool = False) -> None:
         self.row = row
+        self.execution_id = execution_id
         self.shard = shard
         self.first = first
         self.last = last
@@ -37,15 +38,18 @@ class Lane(NamedTuple):
     fold: Fold
     gone: Tally
     """The rows that have ended and left memory."""
+    leave: bool
+    """Whether rows leave memory when they end."""
 
     @classmethod
-    def of(cls, fold: Fold) -> Lane:
-        """Return an empty lane."""
-        return cls(fold.key, fold.apply, fold.ended, {}, fold.projection, fold.version, fold, Tally())
+    def of(cls, fold: Fold, *, leave: bool) -> Lane:
+        """Return an empty lane; rows that may open twice never leave it."""
+        leave = leave and fold.per_execution
+        return cls(fold.key, fold.apply, fold.ended, {}, fold.projection, fold.version, fold, Tally(), leave)
 
     def folded(self, key: tuple[str, str, str, str], held: Held) -> FoldedRow:
         """Return a held row in full."""
-        return FoldedRow(RowKey(*key), self.version, held.shard, held.first, held.last, held.row)
+        return FoldedRow(RowKey(*key), self.version, held.execution_id, held.shard, held.first, held.last, held.row)
 
     def tally(self) -> Tally:
         """Count every row, in memory or gone."""
@@ -60,16 +64,25 @@ class Lane(NamedTuple):
             "version": self.version,
             "gone": {"rows": self.gone.rows, "sum": self.gone.hex()},
             "rows": [
-                [tenant_id, organization_id, row_id, held.shard, held.first, held.last, copied(held.row)]
+                [
+                    tenant_id,
+                    organization_id,
+                    row_id,
+                    str(held.execution_id),
+                    held.shard,
+                    held.first,
+                    held.last,
+                    copied(held.row),
+                ]
                 for (tenant_id, organization_id, _, row_id), held in sorted(self.rows.items(), key=itemgetter(0))
             ],
         }
 
     def imported(self, rows: Iterable[list[Any]]) -> Iterator[FoldedRow]:
         """Yield the rows `export` wrote."""
-        for tenant_id, organization_id, row_id, shard, first, last, row in rows:
+        for tenant_id, organization_id, row_id, execution_id, shard, first, last, row in rows:
             key = RowKey(tenant_id, organization_id, self.projection, row_id)
-            yield FoldedRow(key, self.version, shard, first, last, copied(row))
+            yield FoldedRow(key, self.version, int(execution_id), shard, first, last, copied(row))
 
 
 class Routes(dict[str, tuple[tuple[Lane, ...], tuple[Lane, ...]]]):

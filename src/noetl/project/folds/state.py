@@ -6,7 +6,7 @@ the batch and store what changed. Why both agree is told in `noetl.project`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from noetl.errors import Unsupported
@@ -32,10 +32,17 @@ class FoldState:
         *,
         upcasters: Upcasters | None = None,
         keep_ended: bool = False,
+        evict: Collection[str] | None = None,
         on_ended: Callable[[FoldedRow], None] | None = None,
     ) -> None:
-        """Take the folds to run. With `keep_ended` no row leaves memory; else `on_ended` gets each row as it leaves."""
-        self._lanes = {fold.projection: Lane.of(fold) for fold in folds}
+        """Take the folds to run. With `keep_ended` no row leaves memory; else `on_ended` gets each row as it leaves.
+
+        `evict` names the projections whose ended rows leave; all of them do unless it is given.
+        """
+        self._lanes = {
+            fold.projection: Lane.of(fold, leave=not keep_ended and (evict is None or fold.projection in evict))
+            for fold in folds
+        }
         self._routes = Routes(self._lanes.values())
         self._upcasters = upcasters or Upcasters()
         self._keep_ended = keep_ended
@@ -47,6 +54,11 @@ class FoldState:
     def positions(self) -> dict[int, int]:
         """The last position folded in each shard."""
         return dict(self._positions)
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The version of each fold, by projection."""
+        return {projection: lane.version for projection, lane in self._lanes.items()}
 
     def apply_many(self, events: Iterable[Event]) -> int:
         """Fold events in their order; return how many were new."""
@@ -69,7 +81,7 @@ class FoldState:
     def _apply_own(self, lanes: tuple[Lane, ...], event: Event) -> None:
         tenant_id, organization_id, position = event.tenant_id, event.organization_id, event.position
         for lane in lanes:
-            key_of, apply, ended, rows, projection, _, _, _ = lane
+            key_of, apply, ended, rows, projection, _, _, _, leave = lane
             row_id = key_of(event)
             if row_id is None:
                 continue
@@ -79,7 +91,7 @@ class FoldState:
                 row = apply(None, event)
                 if row is None:
                     continue
-                held = rows[key] = Held(row, event.shard, position, position)
+                held = rows[key] = Held(row, event.execution_id, event.shard, position, position)
             elif held.ended:
                 continue
             else:
@@ -87,9 +99,10 @@ class FoldState:
                 assert row is not None
                 held.row = row
                 held.last = position
-            if self._keep_ended:
-                self._touched[key] = held
+            if not leave:
                 held.ended = ended(row)
+                if self._keep_ended:
+                    self._touched[key] = held
             elif ended(row):
                 self._let_go(lane, key, held)
 
@@ -113,8 +126,11 @@ class FoldState:
                 continue
             row = lane.apply(held.row if held is not None else None, event)
             if row is not None:
-                first = held.first if held is not None else event.position
-                changed.append((lane, key, Held(row, event.shard, first, event.position, ended=lane.ended(row))))
+                execution_id, first = (
+                    (event.execution_id, event.position) if held is None else (held.execution_id, held.first)
+                )
+                ended = lane.ended(row)
+                changed.append((lane, key, Held(row, execution_id, event.shard, first, event.position, ended=ended)))
         for lane, key, held in changed:
             lane.rows[key] = held
             if self._keep_ended:
@@ -144,10 +160,10 @@ class FoldState:
             lane = self._lanes[folded.key.projection]
             if folded.version != lane.version:
                 raise _other_version(lane.projection, folded.version, lane.version)
-            held = Held(folded.row, folded.shard, folded.first_position, folded.last_position)
+            held = Held(folded.row, folded.execution_id, folded.shard, folded.first_position, folded.last_position)
             held.ended = lane.ended(folded.row)
             lane.rows[folded.key] = held
-            if held.ended and lane.fold.per_execution and not self._keep_ended:
+            if held.ended and lane.leave:
                 self._let_go(lane, folded.key, held)
 
     def skip_to(self, shard: int, position: int) -> None:
@@ -194,10 +210,11 @@ class FoldState:
         *,
         upcasters: Upcasters | None = None,
         keep_ended: bool = False,
+        evict: Collection[str] | None = None,
         on_ended: Callable[[FoldedRow], None] | None = None,
     ) -> FoldState:
         """Return a state that goes on where the exported one stood; one made by other code is refused."""
-        state = cls(folds, upcasters=upcasters, keep_ended=keep_ended, on_ended=on_ended)
+        state = cls(folds, upcasters=upcasters, keep_ended=keep_ended, evict=evict, on_ended=on_ended)
         if exported["format"] != EXPORT_FORMAT or exported["upcasters"] != state._upcasters.digest():
             raise Unsupported("the snapshot was made with other upcasters or in another format; fold from the ledger")
         if exported["projections"].keys() != state._lanes.keys():

@@ -1,0 +1,57 @@
+"""Finds the partitions of the ledger and says for each what keeps it from being dropped. Only reads."""
+
+from __future__ import annotations
+
+from noetl.ledger.database import Database
+from noetl.ledger.partition import Partition, partition_named
+from noetl.model.catalogue import ENDING
+
+_PARTITIONS = """
+SELECT c.relname FROM pg_catalog.pg_inherits AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'noetl.event'::regclass AND c.relname <> 'event_root' ORDER BY c.relname
+"""
+
+_OPEN = """
+SELECT count(*) AS executions, min(execution_id) AS first FROM (
+    SELECT execution_id FROM noetl.event WHERE execution_id >= $1 AND execution_id < $2
+    GROUP BY tenant_id, organization_id, execution_id HAVING NOT bool_or(event_type = ANY ($3))
+) AS open
+"""
+
+_KEYS = """
+SELECT count(*) AS keys, max(expires_at) AS until FROM noetl.idempotency_key
+WHERE execution_id >= $1 AND execution_id < $2 AND expires_at > now()
+"""
+
+_UNPROJECTED = """
+SELECT held.shard, held.last, c.position FROM (
+    SELECT shard, max(position) AS last FROM noetl.event WHERE execution_id >= $1 AND execution_id < $2 GROUP BY shard
+) AS held JOIN noetl.projection_checkpoint AS c ON c.shard = held.shard AND c.position < held.last
+ORDER BY held.shard LIMIT 1
+"""
+
+
+async def event_partitions(database: Database) -> list[Partition]:
+    """Return the months that have a table, oldest first; the partition of root ids is not among them."""
+    async with database.transaction(None, "retention") as connection:
+        return [partition_named(row["relname"]) for row in await connection.fetch(_PARTITIONS)]
+
+
+async def blocker(database: Database, month: Partition) -> str | None:
+    """Return why a partition must stay, or None if it may be archived and dropped."""
+    bounds = (month.first_id, month.end_id)
+    async with database.transaction(None, "retention") as connection:
+        running = await connection.fetchrow(_OPEN, *bounds, sorted(ENDING))
+        keys = await connection.fetchrow(_KEYS, *bounds)
+        behind = await connection.fetchrow(_UNPROJECTED, *bounds)
+    assert running is not None
+    assert keys is not None
+    if running["executions"]:
+        many = running["executions"] > 1
+        count = f"{running['executions']} executions have" if many else "1 execution has"
+        return f"{count} not ended ({'the first is ' if many else ''}{running['first']})"
+    if keys["keys"]:
+        return f"{keys['keys']} idempotency keys are valid until {keys['until']:%Y-%m-%d %H:%M} UTC at most"
+    if behind is not None:
+        return f"shard {behind['shard']} is projected up to {behind['position']} and must get to {behind['last']}"
+    return None

@@ -1,0 +1,25 @@
+"""The ledger's contract as tests: every sentence of `noetl.ledger.port`. A subclass gives a `ledger` fixture."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from noetl.model.ids import SnowflakeGenerator
+from noetl.model.stream import Scope
+from noetl.testing.drafts import Drafts
+from noetl.testing.ledger_appends import AppendContract
+from noetl.testing.ledger_keys import KeyContract
+from noetl.testing.ledger_reads import ReadContract
+
+IDS = SnowflakeGenerator(1, lambda: time.time_ns() // 1_000_000)
+
+
+class LedgerContract(AppendContract, KeyContract, ReadContract):
+    """Tests for any ledger, which must be empty when a test begins."""
+
+    @pytest.fixture
+    def drafts(self) -> Drafts:
+        """Builders for one organization."""
+        return Drafts(Scope("acme", "care"), IDS.mint)
