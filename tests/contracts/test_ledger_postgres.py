@@ -146,8 +146,8 @@ async def test_the_runtime_role_can_neither_change_nor_forge_the_ledger(
 ) -> None:
     draft = drafts.execution(drafts.mint())
     await ledger.append(draft.stream, [draft])
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        async with database.transaction(SCOPE) as connection:
+    async with database.transaction(SCOPE) as connection:
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await connection.execute(statement)
 
 
@@ -157,8 +157,8 @@ async def test_the_row_itself_refuses_more_than_64_kib(database: Database, draft
     (row,) = item.rows
     large = [value if value != '{"x":1}' else '{"x":"' + "y" * 65536 + '"}' for value in row]
     item.rows[0] = tuple(large)
-    with pytest.raises(asyncpg.CheckViolationError) as refused:
-        async with database.transaction(SCOPE) as connection:
+    async with database.transaction(SCOPE) as connection:
+        with pytest.raises(asyncpg.CheckViolationError) as refused:
             await connection.fetch(APPEND_SQL, *arguments(SCOPE, [item], timedelta(days=1)))
     assert refused.value.constraint_name == "event_references_not_data"
 
@@ -213,20 +213,28 @@ class TestDecisions:
         self, ledger: PostgresLedger, database: Database, drafts: Drafts
     ) -> None:
         draft = drafts.execution(drafts.mint())
-        with pytest.raises(VersionConflict):
+
+        async def decide() -> None:
             async with ledger.decision(SCOPE) as decision:
                 await decision.connection.execute(self.INLINE)
                 await decision.append(draft.stream, [draft], expected_version=3)
+
+        with pytest.raises(VersionConflict):
+            await decide()
         assert await self.inline_rows(database) == 0
 
     async def test_an_error_after_the_append_undoes_the_events(
         self, ledger: PostgresLedger, database: Database, drafts: Drafts
     ) -> None:
         draft = drafts.execution(drafts.mint())
-        with pytest.raises(ZeroDivisionError):
+
+        async def decide() -> None:
             async with ledger.decision(SCOPE) as decision:
                 await decision.append(draft.stream, [draft])
                 raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await decide()
         assert await read(ledger, draft.stream) == []
         assert (await ledger.append(draft.stream, [draft])).first_position == 1
 
@@ -353,44 +361,48 @@ async def test_an_append_whose_answer_is_lost_after_commit_is_written_once_and_a
         await database.close()
 
 
+@pytest.fixture
+def own_server(short_directory: Path) -> Iterator[EmbeddedServer]:
+    """A server that a test may stop, and that does not skip fsync."""
+    short_directory.chmod(0o755)
+    server = EmbeddedServer(short_directory / "home")
+    server.start()
+    yield server
+    server.destroy()
+
+
 @pytest.mark.fault
-async def test_a_restarted_server_loses_nothing_acknowledged_and_the_ledger_goes_on(drafts: Drafts) -> None:
-    directory = Path(tempfile.mkdtemp(prefix="noetl-restart-"))
-    directory.chmod(0o755)
-    server = EmbeddedServer(directory / "home")
-    try:
-        await asyncio.to_thread(server.start)
-        await asyncio.to_thread(migrate.upgrade, server.url())
-        database = Database(server.url(), as_roles=True)
-        ledger = PostgresLedger(database)
-        acknowledged: list[int] = []
-        enough, stopping = asyncio.Event(), asyncio.Event()
+async def test_a_restarted_server_loses_nothing_acknowledged_and_the_ledger_goes_on(
+    own_server: EmbeddedServer, drafts: Drafts
+) -> None:
+    await asyncio.to_thread(migrate.upgrade, own_server.url())
+    database = Database(own_server.url(), as_roles=True)
+    ledger = PostgresLedger(database)
+    acknowledged: list[int] = []
+    enough, stopping = asyncio.Event(), asyncio.Event()
 
-        async def write() -> None:
-            while not stopping.is_set():
-                items = drafts.loop_items(drafts.mint(), drafts.mint(), 2)
-                answer = await ledger.append(items[0].stream, items)
-                acknowledged.extend(answer.event_ids)
-                if len(acknowledged) >= 200:
-                    enough.set()
+    async def write() -> None:
+        while not stopping.is_set():
+            items = drafts.loop_items(drafts.mint(), drafts.mint(), 2)
+            answer = await ledger.append(items[0].stream, items)
+            acknowledged.extend(answer.event_ids)
+            if len(acknowledged) >= 200:
+                enough.set()
 
-        writers = [asyncio.ensure_future(write()) for _ in range(8)]
-        await enough.wait()
-        await asyncio.to_thread(server.stop)
-        before = len(acknowledged)
-        with pytest.raises(Unavailable):
-            await ledger.head()
-        await asyncio.to_thread(server.start)
-        enough.clear()
-        await enough.wait()
-        stopping.set()
-        await asyncio.gather(*writers)
-        events = await everything(ledger)
-        assert len(acknowledged) > before
-        assert sorted(event.event_id for event in events) == sorted(acknowledged)
-        assert sum((await ledger.head()).positions) == len(events)
-        await ledger.close()
-        await database.close()
-    finally:
-        await asyncio.to_thread(server.destroy)
-        shutil.rmtree(directory)
+    writers = [asyncio.ensure_future(write()) for _ in range(8)]
+    await enough.wait()
+    await asyncio.to_thread(own_server.stop)
+    before = len(acknowledged)
+    with pytest.raises(Unavailable):
+        await ledger.head()
+    await asyncio.to_thread(own_server.start)
+    enough.clear()
+    await enough.wait()
+    stopping.set()
+    await asyncio.gather(*writers)
+    events = await everything(ledger)
+    assert len(acknowledged) > before
+    assert sorted(event.event_id for event in events) == sorted(acknowledged)
+    assert sum((await ledger.head()).positions) == len(events)
+    await ledger.close()
+    await database.close()

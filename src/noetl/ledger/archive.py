@@ -22,7 +22,6 @@ from noetl.ledger.partition import Partition, partition_named
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.references import lock_payloads
 from noetl.ledger.spool import OBJECT_EVENTS, Filled, Spools, pages_of
-from noetl.model.ids import SnowflakeGenerator
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 
@@ -63,7 +62,7 @@ async def archive_partition(
     payloads: Payloads,
     partition: str,
     *,
-    ids: SnowflakeGenerator,
+    mint: Callable[[], int],
     now: datetime,
     again: bool = False,
     object_events: int = OBJECT_EVENTS,
@@ -87,7 +86,7 @@ async def archive_partition(
         objects = await _store_objects(database, payloads, month, set(missing), object_events)
         for scope, found in missing.items():
             manifest = _manifest(month, found, objects[scope])
-            done.append(await _record(database, ledger, payloads, scope, manifest, ids.mint(), now))
+            done.append(await _record(database, ledger, payloads, scope, manifest, mint(), now))
     return sorted(done, key=lambda one: (one.scope.tenant_id, one.scope.organization_id))
 
 

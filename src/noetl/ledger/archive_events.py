@@ -32,8 +32,9 @@ ON CONFLICT (tenant_id, organization_id, partition) DO UPDATE SET
 _RECORDED = f"SELECT {COLUMNS} FROM noetl.event WHERE execution_id = $1 AND event_type IN ('partition.archived', 'archive.removed') ORDER BY stream_id, stream_version"  # noqa: S608
 
 _LIST = """
-INSERT INTO noetl.archive_payload (tenant_id, organization_id, digest, partition, holds_events)
-SELECT $1, $2, decode(sha256, 'hex'), $3, $4 FROM unnest($5::text[]) AS sha256 ON CONFLICT DO NOTHING
+INSERT INTO noetl.archive_payload (tenant_id, organization_id, partition, digest, holds_events)
+SELECT $1, $2, $3, decode(needed.sha256, 'hex'), needed.sha256 = $4
+FROM unnest($4::text || $5::text[]) AS needed (sha256) ON CONFLICT DO NOTHING
 """
 
 _MARK_DROPPED = """
@@ -50,12 +51,13 @@ def archived_draft(scope: Scope, manifest: Manifest, ref: PayloadRef, event_id: 
         executions=manifest.executions,
         first_execution_id=manifest.first_execution_id,
         last_execution_id=manifest.last_execution_id,
+        bounds=manifest.bounds,
     )
     return retention_draft(
         scope,
         "partition.archived",
         manifest.partition,
-        meta={**msgspec.to_builtins(said), "bounds": {shard: list(pair) for shard, pair in manifest.bounds.items()}},
+        meta=msgspec.to_builtins(said),
         key=ref.sha256,
         payload_ref=ref,
         event_id=event_id,
@@ -165,7 +167,6 @@ async def _rebuild(
                 if ref is not None
             }
             async with database.transaction(scope) as connection:
-                await connection.execute(_LIST, *owner, month.name, True, [found.ref.sha256])
-                await connection.execute(_LIST, *owner, month.name, False, sorted(digests))
+                await connection.execute(_LIST, *owner, month.name, found.ref.sha256, sorted(digests))
     async with database.transaction(scope) as connection:
         await write_row(connection, scope, archived, removed_at)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from noetl.ledger.database import Database
 from noetl.ledger.partition import Partition, partition_named
 from noetl.model.catalogue import ENDING
 
-_PARTITIONS = """
-SELECT c.relname FROM pg_catalog.pg_inherits AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid
+_TABLES = """
+SELECT c.relname AS name, c.reltuples::bigint AS events, pg_total_relation_size(c.oid) AS bytes
+FROM pg_catalog.pg_inherits AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'noetl.event'::regclass AND c.relname <> 'event_root' ORDER BY c.relname
 """
 
@@ -31,10 +34,27 @@ ORDER BY held.shard LIMIT 1
 """
 
 
+class PartitionTable(msgspec.Struct, frozen=True):
+    """A month that has a table: about how many events it holds, None if never counted, and its size on disk."""
+
+    partition: Partition
+    events: int | None
+    bytes: int
+
+
+async def partition_tables(database: Database) -> list[PartitionTable]:
+    """Describe the months that have a table, oldest first."""
+    async with database.transaction(None, "retention") as connection:
+        rows = await connection.fetch(_TABLES)
+    return [
+        PartitionTable(partition_named(row["name"]), None if row["events"] < 0 else row["events"], row["bytes"])
+        for row in rows
+    ]
+
+
 async def event_partitions(database: Database) -> list[Partition]:
     """Return the months that have a table, oldest first; the partition of root ids is not among them."""
-    async with database.transaction(None, "retention") as connection:
-        return [partition_named(row["relname"]) for row in await connection.fetch(_PARTITIONS)]
+    return [table.partition for table in await partition_tables(database)]
 
 
 async def blocker(database: Database, month: Partition) -> str | None:

@@ -83,12 +83,17 @@ class PostgresLedger:
         self, scope: Scope, execution_id: int, from_position: int = 1, to_position: int | None = None
     ) -> AsyncIterator[Event]:
         """Give the events of an execution."""
-        shard = execution_stream(scope, execution_id).shard
-        async for page in self._pages(
-            scope, "runtime", _READ_EXECUTION, (execution_id, shard), from_position, to_position
-        ):
+        async for page in self.execution_pages(scope, execution_id, from_position, to_position=to_position):
             for event in page:
                 yield event
+
+    async def execution_pages(
+        self, scope: Scope, execution_id: int, from_position: int = 1, *, to_position: int | None = None
+    ) -> AsyncIterator[list[Event]]:
+        """Give the events of an execution in pages."""
+        keys = (execution_id, execution_stream(scope, execution_id).shard)
+        async for page in self._pages(scope, "runtime", _READ_EXECUTION, keys, from_position, to_position):
+            yield page
 
     async def read_shard(
         self, shard: int, from_position: int = 1, *, scope: Scope | None = None, to_position: int | None = None

@@ -139,7 +139,7 @@ async def lock_payloads(connection: Connection, scope: Scope, *, shared: bool) -
     """Take the lock between collectors (exclusive) and those who are about to refer to payloads (shared)."""
     kind = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
     await connection.execute(
-        f"SELECT {kind}(noetl.payload_lock_v1($1, $2))",  # noqa: S608 - one of the two names above
+        f"SELECT {kind}(noetl.payload_lock_v1($1, $2))",
         scope.tenant_id,
         scope.organization_id,
     )
@@ -147,5 +147,5 @@ async def lock_payloads(connection: Connection, scope: Scope, *, shared: bool) -
 
 async def _count(connection: Connection, sha256s: Sequence[str]) -> dict[str, int]:
     found = dict.fromkeys(sha256s, 0)
-    found.update({sha256: count for sha256, count in await connection.fetch(_COUNT, list(sha256s))})
+    found.update((row[0], row[1]) for row in await connection.fetch(_COUNT, list(sha256s)))
     return found

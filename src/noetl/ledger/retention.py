@@ -6,14 +6,14 @@ was read back whole. What stands in the way is reported, never forced.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Literal
 
 import msgspec
 
-from noetl.errors import Conflict, Corrupt, NoetlError, PayloadMissing
+from noetl.errors import Conflict, Corrupt, NoetlError, PayloadMissing, Unavailable
 from noetl.ledger.archive import archive_partition
 from noetl.ledger.archive_events import removed_draft
 from noetl.ledger.archive_rows import ArchiveRow, archive_rows
@@ -23,7 +23,6 @@ from noetl.ledger.dropping import delete_expired_keys, drop_partition, forget_st
 from noetl.ledger.manifest import Payloads, prove
 from noetl.ledger.partition import Partition, months_before
 from noetl.ledger.postgres import PostgresLedger
-from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 
 Action = Literal["dropped", "would drop", "refused"]
@@ -72,7 +71,7 @@ async def retain(
     ledger: PostgresLedger,
     payloads: Payloads,
     *,
-    ids: SnowflakeGenerator,
+    mint: Callable[[], int],
     keep_months: int | None,
     keep_archive_months: int | None = None,
     now: datetime,
@@ -89,9 +88,9 @@ async def retain(
             elif dry_run:
                 outcomes.append(PartitionOutcome(partition=month.name, action="would drop"))
             else:
-                outcomes.append(await _drop(database, ledger, payloads, ids, month, now))
+                outcomes.append(await _drop(database, ledger, payloads, mint, month, now))
         forgotten = 0 if dry_run else await forget_streams(database)
-        removed = await _remove_archives(database, ledger, ids, keep_archive_months, now, dry_run=dry_run)
+        removed = await _remove_archives(database, ledger, mint, keep_archive_months, now, dry_run=dry_run)
     return RetentionReport(
         dry_run=dry_run,
         partitions=tuple(outcomes),
@@ -112,22 +111,22 @@ async def _drop(
     database: Database,
     ledger: PostgresLedger,
     payloads: Payloads,
-    ids: SnowflakeGenerator,
+    mint: Callable[[], int],
     month: Partition,
     now: datetime,
 ) -> PartitionOutcome:
     try:
-        await archive_partition(database, ledger, payloads, month.name, ids=ids, now=now)
+        await archive_partition(database, ledger, payloads, month.name, mint=mint, now=now)
         try:
             await _prove(database, payloads, month)
         except (PayloadMissing, Corrupt):
             # The events still stand in the table, so a damaged archive is simply written again.
-            await archive_partition(database, ledger, payloads, month.name, ids=ids, now=now, again=True)
+            await archive_partition(database, ledger, payloads, month.name, mint=mint, now=now, again=True)
             await _prove(database, payloads, month)
         dropped = await drop_partition(database, month)
+    except Unavailable:
+        raise
     except NoetlError as problem:
-        if problem.disposition == "transient" and not isinstance(problem, Conflict):
-            raise
         return PartitionOutcome(partition=month.name, action="refused", reason=problem.message)
     return PartitionOutcome(partition=month.name, action="dropped", events=dropped)
 
@@ -142,7 +141,7 @@ async def _prove(database: Database, payloads: Payloads, month: Partition) -> No
 async def _remove_archives(
     database: Database,
     ledger: PostgresLedger,
-    ids: SnowflakeGenerator,
+    mint: Callable[[], int],
     keep_archive_months: int | None,
     now: datetime,
     *,
@@ -157,7 +156,7 @@ async def _remove_archives(
     for row in rows:
         if row.dropped and not row.removed and row.partition.ends <= oldest_kept:
             if not dry_run:
-                await _remove_archive(ledger, row, ids.mint(), now)
+                await _remove_archive(ledger, row, mint(), now)
             removed.append(ArchiveOutcome(scope=row.scope, partition=row.partition.name, events=row.events))
     return removed
 

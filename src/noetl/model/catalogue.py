@@ -95,6 +95,7 @@ class PartitionArchived(msgspec.Struct, frozen=True):
     executions: int
     first_execution_id: str
     last_execution_id: str
+    bounds: dict[str, tuple[int, int]]
 
 
 class ArchiveRemoved(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ INLINE_LIMIT = 65_536
 _ZERO = timedelta(0)
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a producer wants recorded. `validate` (in `noetl.model.validate`) checks every invariant.
 
     `payload_ref` is the data the fact is about; `fields_ref` holds context, result and current_item fields that were
@@ -63,7 +63,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Stream(self.tenant_id, self.organization_id, self.stream_id)
 
 
-class Event(Draft, frozen=True, kw_only=True, omit_defaults=True):
+class Event(Draft, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An accepted fact: a draft plus what the ledger gave it."""
 
     stream_version: int

@@ -45,9 +45,11 @@ class EventType(msgspec.Struct, frozen=True, kw_only=True):
         properties["schema_name"] = {"const": self.schema_name}
         properties["schema_version"] = {"const": self.version}
         required = [*MANDATORY, *(name for name in self.needs if name not in MANDATORY)]
+        definitions: dict[str, Any] = {}
         for part in ("meta", "context", "result"):
             fields = getattr(self, part)
-            properties[part] = _object_schema(fields)
+            properties[part], parts = _object_schema(fields)
+            definitions |= parts
             if properties[part].get("required"):
                 required.append(part)
         if self.retried:
@@ -61,12 +63,15 @@ class EventType(msgspec.Struct, frozen=True, kw_only=True):
             "properties": properties,
             "required": required,
             "additionalProperties": False,
+            **({"$defs": definitions} if definitions else {}),
         }
 
 
-def _object_schema(fields: type[msgspec.Struct]) -> dict[str, Any]:
+def _object_schema(fields: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the schema of a part's fields, and the definitions it refers to."""
     (schema,), components = msgspec.json.schema_components([fields], ref_template="#/$defs/{name}")
-    return dict(components[schema["$ref"].rsplit("/", 1)[1]], title=f"{fields.__name__} fields")
+    own = components.pop(schema["$ref"].rsplit("/", 1)[1])
+    return dict(own, title=f"{fields.__name__} fields"), components
 
 
 _ID = {"type": "string", "pattern": "^[1-9][0-9]{0,18}$", "description": "64-bit id as decimal text"}

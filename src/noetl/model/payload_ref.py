@@ -12,7 +12,7 @@ Encoding = Literal["identity", "zstd", "aes256gcm", "zstd+aes256gcm"]
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-class PayloadRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PayloadRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Where the bytes are, how to read them and how to prove them.
 
     `sha256` and `bytes` speak of the plain bytes; `stored_sha256` of the object as stored (compressed, encrypted), so

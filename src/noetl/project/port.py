@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -46,6 +46,26 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime | None = None
 
 
+class ResultRef(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a payload that an event refers to lies. Its id is the event's, its parent the event that caused that one."""
+
+    scope: Scope
+    ref_id: int
+    part: Literal["payload", "fields"]
+    ref: str
+    execution_id: int
+    parent_ref_id: int | None
+    source_step: str | None
+    store_tier: str
+    physical_uri: str
+    content_type: str
+    bytes_size: int
+    sha256: str
+    compression: str
+    created_at: datetime
+    shard: int
+
+
 class Page(msgspec.Struct, frozen=True):
     """Which part of a result is wanted: rows after this id, at most so many."""
 
@@ -67,10 +87,16 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, error: NoetlError) -> Failure:
         """Write an error down, with the event it is about when it names one."""
-        position, details = error.details.get("position"), error.details
-        named = {name: str(details[name]) for name in ("event_id", "projection") if details.get(name) is not None}
-        at = position if isinstance(position, int) else None
-        return cls(code=error.code, message=error.message, hint=error.hint, position=at, **named)
+        details = error.details
+        position, event_id, projection = details.get("position"), details.get("event_id"), details.get("projection")
+        return cls(
+            code=error.code,
+            message=error.message,
+            hint=error.hint,
+            position=position if isinstance(position, int) else None,
+            event_id=None if event_id is None else str(event_id),
+            projection=None if projection is None else str(projection),
+        )
 
 
 class ShardState(msgspec.Struct, frozen=True):
@@ -162,8 +188,11 @@ class ProjectionStore(Protocol):
         """
         ...
 
-    async def record_failure(self, shard: int, failure: Failure) -> None:
-        """Note why a shard stands still, for operators to see; the first time of the same failure is kept."""
+    async def record_failure(self, shard: int, after: int, failure: Failure) -> None:
+        """Note why a shard stands still at a checkpoint, for operators to see; nothing if it has moved meanwhile.
+
+        While the same failure is recorded again and again, `since` stays that of the first time.
+        """
         ...
 
     async def shard_states(self) -> list[ShardState]:
@@ -180,6 +209,10 @@ class ProjectionStore(Protocol):
         """Return the snapshots at or before a version, the newest first."""
         ...
 
+    async def prune_snapshots(self, scope: Scope, aggregate_type: str, aggregate_id: str, keep: int) -> None:
+        """Forget all but the newest snapshots; garbage collection removes their bytes later."""
+        ...
+
     def snapshot_view(self, scope: Scope) -> AbstractAsyncContextManager[ProjectionView]:
         """Give an organization's projections as they are at one moment, for the time of the block.
 
@@ -192,4 +225,8 @@ class ProjectionStore(Protocol):
         self, scope: Scope, projection: str, filters: Mapping[str, Any] | None = None, page: Page | None = None
     ) -> AsyncIterator[StoredRow]:
         """Give the rows of a projection in an organization from one moment, as `ProjectionView.query` does."""
+        ...
+
+    async def result_refs(self, scope: Scope, execution_id: int) -> list[ResultRef]:
+        """Return where the payloads of an execution lie, in the order of their events."""
         ...

@@ -7,7 +7,7 @@ everything that reads events sees only the newest.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from noetl.errors import InputError, Unsupported
 from noetl.model.canonical import digest_of
@@ -100,7 +100,7 @@ class Upcasters:
         return changed
 
 
-def _named(event: Event) -> dict[str, object]:
+def _named(event: Event) -> dict[str, Any]:
     """Return what an error about the event must say of it."""
     return {"event_id": str(event.event_id), "shard": event.shard, "position": event.position}
 

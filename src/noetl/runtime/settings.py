@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from noetl.model.shard import SHARD_COUNT
-from noetl.runtime.setting_types import Amount, Count, Location, Name, NodeName, PostgresUrl, Section
+from noetl.runtime.setting_types import Amount, Count, Location, Name, NodeName, PostgresUrl, Section, Text
 from noetl.runtime.store_settings import EventStore, Materialization, PayloadStore, ProjectionStore, Serialization
 
 
@@ -66,6 +66,17 @@ class Database(Section):
     )
 
 
+class Projections(Section):
+    """What the user adds to the folds."""
+
+    business_objects: tuple[Text, ...] = Field(
+        default=(), description="The user's folds, each as `module:name` of a function decorated with @business_object."
+    )
+    upcasters: tuple[Text, ...] = Field(
+        default=(), description="Functions, as `module:name`, that register upcasters on the registry they are given."
+    )
+
+
 class Snapshots(Section):
     """Where snapshots are recorded."""
 
@@ -107,6 +118,7 @@ class Settings(Section):
     payload_store: PayloadStore = PayloadStore()
     projection_stores: dict[str, ProjectionStore] = Field(default={}, validate_default=True)
     materializations: dict[str, Materialization] = Field(default={})
+    projections: Projections = Projections()
     snapshots: Snapshots = Snapshots()
     frame_policy_defaults: FramePolicyDefaults = FramePolicyDefaults()
 

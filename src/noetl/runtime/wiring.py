@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import asyncpg
+from pydantic import Secret
 
 from noetl.errors import Unsupported
 from noetl.ledger.database import Database
 from noetl.ledger.history import History
+from noetl.ledger.notifier import listening
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.references import PostgresReferences
 from noetl.ledger.retention import ensure_partitions
@@ -20,10 +22,20 @@ from noetl.model.stream import Scope
 from noetl.payloads.connect import Backend, Connection, open_object_store
 from noetl.payloads.keys import FileTenantKeys
 from noetl.payloads.port import PayloadStore
+from noetl.project.folds.registry import FoldRegistry
+from noetl.project.postgres import PostgresProjectionStore
+from noetl.project.projector import Projector
+from noetl.project.upcast import Upcasters
+from noetl.replay.replay import Replay
+from noetl.replay.verify import Verifier
 from noetl.runtime import migrate
 from noetl.runtime.embedded import EmbeddedServer
+from noetl.runtime.extensions import load_folds, load_upcasters
 from noetl.runtime.node_number import Ids
 from noetl.runtime.settings import Settings
+
+POLL_SECONDS = 1.0
+"""How often a projector looks by itself, in case a notification was lost."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,24 @@ class Runtime:
     payloads: PayloadStore
     references: PostgresReferences
     ids: Ids
+    folds: FoldRegistry
+    upcasters: Upcasters
+    projections: PostgresProjectionStore
+    replay: Replay
+    verifier: Verifier
+
+    def projector(self) -> Projector:
+        """Make a projector for the shards the settings give this process, which also takes snapshots when due."""
+        shard = self.settings.runtime.shard_id
+        return Projector(
+            self.ledger,
+            self.projections,
+            self.folds,
+            self.upcasters,
+            listen=lambda: listening(self.database, "projector", POLL_SECONDS),
+            shards=None if shard is None else [shard],
+            on_batch=self.replay.keeper.on_batch,
+        )
 
 
 @asynccontextmanager
@@ -56,15 +86,34 @@ async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
         await ids.open()
         stack.push_async_callback(ids.close)
         payloads = open_payloads(settings)
+        history = History(database, ledger, payloads)
+        folds = load_folds(settings.projections.business_objects)
+        upcasters = load_upcasters(settings.projections.upcasters)
+        projections = PostgresProjectionStore(
+            database, lambda scope, ref: (payloads.store_tier, payloads.physical_uri(scope, ref))
+        )
         yield Runtime(
             settings=settings,
             scope=Scope(settings.runtime.tenant_id, settings.runtime.organization_id),
             database=database,
             ledger=ledger,
-            history=History(database, ledger, payloads),
+            history=history,
             payloads=payloads,
-            references=PostgresReferences(database, payloads),
+            references=PostgresReferences(database),
             ids=ids,
+            folds=folds,
+            upcasters=upcasters,
+            projections=projections,
+            replay=Replay(
+                history,
+                payloads,
+                projections,
+                folds,
+                upcasters,
+                settings.event_store.replay.snapshot_interval_events,
+                database=database,
+            ),
+            verifier=Verifier(history, payloads, projections, folds, upcasters, database=database),
         )
 
 
@@ -80,10 +129,10 @@ def open_payloads(settings: Settings) -> PayloadStore:
         path=settings.payload_directory,
         bucket=place.bucket,
         prefix=place.prefix or "",
-        endpoint=place.endpoint,
+        endpoint=_shown(place.endpoint),
         region=place.region,
-        access_key=None if place.access_key is None else place.access_key.get_secret_value(),
-        secret_key=None if place.secret_key is None else place.secret_key.get_secret_value(),
+        access_key=place.access_key,
+        secret_key=_shown(place.secret_key),
         allow_http=place.allow_http,
     )
     return open_object_store(
@@ -92,6 +141,10 @@ def open_payloads(settings: Settings) -> PayloadStore:
         keys=FileTenantKeys(settings.key_directory) if chosen.encryption_at_rest else None,
         grace=timedelta(hours=chosen.gc.grace_hours),
     )
+
+
+def _shown(secret: Secret[str] | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
 
 
 async def _open_database(settings: Settings, stack: AsyncExitStack) -> Database:

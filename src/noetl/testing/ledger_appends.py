@@ -59,7 +59,7 @@ class AppendContract:
             correlation_id="c-1",
             parent_execution_id=drafts.mint(),
             catalog_id="catalog/π",
-            node_name="Schritt – 第一步 🚀",
+            node_name="Schritt 第一步 🚀",
             node_type="python",
             status="ok",
             loop_id=drafts.mint(),
@@ -187,11 +187,8 @@ class AppendContract:
         tries = (ledger.append(draft.stream, [draft]) for draft in (first, second, other))
         answers = await asyncio.gather(*tries, return_exceptions=True)
         assert [type(answer).__name__ for answer in answers] == ["Appended", "AlreadyRecorded", "Appended"]
-        assert (
-            [event.position for event in await everything(ledger)] == [1, 1]
-            if first.stream.shard != other.stream.shard
-            else [1, 2]
-        )
+        assert {event.event_id for event in await everything(ledger)} == {first.event_id, other.event_id}
+        assert sum((await ledger.head()).positions) == 2
 
     async def test_one_append_cannot_hold_a_once_only_fact_twice(self, ledger: Ledger, drafts: Drafts) -> None:
         first, second, _ = _once_facts(drafts, "loop.done")

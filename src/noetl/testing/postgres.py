@@ -6,6 +6,7 @@ fsync; a test that is about crashes starts a server of its own.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -20,21 +21,40 @@ from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.runtime import migrate
 from noetl.runtime.embedded import EmbeddedServer
-from noetl.runtime.filelock import exclusive
+from noetl.runtime.filelock import exclusive, is_free, shared
 
 TEMPLATE = "noetl_template"
 _DIRECTORY: pytest.StashKey[Path] = pytest.StashKey()
+_HELD: pytest.StashKey[int] = pytest.StashKey()
 _WORKER_INPUT = "noetl_postgres"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the run's directory; xdist's workers get the name from the process that outlives them."""
+    """Make the run's directory; xdist's workers are told its name by the process that outlives them."""
     given = getattr(config, "workerinput", {}).get(_WORKER_INPUT)
-    directory = Path(given or tempfile.mkdtemp(prefix="noetl-tests-"))
-    if given is None:
-        # Run by root, the server has another account, which must pass through to its data.
-        directory.chmod(0o755)
-    config.stash[_DIRECTORY] = directory
+    if given is not None:
+        config.stash[_DIRECTORY] = Path(given)
+        return
+    _remove_stale()
+    made = Path(tempfile.mkdtemp(prefix="noetl-new-"))
+    # Run by root, the server has another account, which must pass through to its data.
+    made.chmod(0o755)
+    config.stash[_HELD] = shared(made / "run.lock")
+    # Renamed only now: a directory of this name whose lock is free belongs to a run that was killed.
+    config.stash[_DIRECTORY] = made.rename(made.with_name(made.name.replace("-new-", "-tests-")))
+
+
+def _remove_stale() -> None:
+    """Remove what runs that were killed left behind, a running server above all."""
+    for directory in Path(tempfile.gettempdir()).glob("noetl-tests-*"):
+        lock = directory / "run.lock"
+        if directory.stat().st_uid == os.geteuid() and lock.exists() and is_free(lock):
+            _remove(directory)
+
+
+def _remove(directory: Path) -> None:
+    EmbeddedServer(directory / "home").destroy()
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -45,10 +65,10 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove the server with its data once no worker can need it."""
-    if not hasattr(config, "workerinput") and _DIRECTORY in config.stash:
-        directory = config.stash[_DIRECTORY]
-        EmbeddedServer(directory / "home").destroy()
-        shutil.rmtree(directory)
+    held = config.stash.get(_HELD, None)
+    if held is not None:
+        _remove(config.stash[_DIRECTORY])
+        os.close(held)
 
 
 class FreshDatabases:
@@ -69,6 +89,10 @@ class FreshDatabases:
         self._next = self._thread.submit(self._make)
         return name
 
+    def take_empty(self) -> str:
+        """Return the name of a database without the schema."""
+        return self._thread.submit(self._make, "template1").result()
+
     def drop(self, name: str) -> None:
         """Drop a database in the background; a failure shows when all is closed."""
         self._drops.append(self._thread.submit(self._drop, name))
@@ -85,11 +109,11 @@ class FreshDatabases:
         for done in self._drops:
             done.result()
 
-    def _make(self) -> str:
+    def _make(self, template: str = TEMPLATE) -> str:
         self._made += 1
         name = f"{self._prefix}_{self._made}"
         # Measured without fsync: copying files takes about half of what copying through the log takes.
-        self._admin.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} OWNER noetl_owner STRATEGY FILE_COPY".encode())
+        self._admin.execute(f"CREATE DATABASE {name} TEMPLATE {template} OWNER noetl_owner STRATEGY FILE_COPY".encode())
         return name
 
     def _drop(self, name: str) -> None:
@@ -137,6 +161,14 @@ def fresh_databases(postgres_server: EmbeddedServer, pytestconfig: pytest.Config
 def owner_url(fresh_databases: FreshDatabases) -> Iterator[str]:
     """The owner's URL of a migrated database that only this test uses."""
     name = fresh_databases.take()
+    yield fresh_databases.url(name)
+    fresh_databases.drop(name)
+
+
+@pytest.fixture
+def empty_url(fresh_databases: FreshDatabases) -> Iterator[str]:
+    """The owner's URL of a database that only this test uses and that no migration has touched."""
+    name = fresh_databases.take_empty()
     yield fresh_databases.url(name)
     fresh_databases.drop(name)
 

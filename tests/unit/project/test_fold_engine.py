@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from tests.properties.histories import FIRST_ID, Chronicle, changed
 from noetl.errors import Unsupported
 from noetl.model.canonical import canonical_json
 from noetl.model.event import Event
-from noetl.project.folds.checksum import Tally, row_checksum
-from noetl.project.folds.fold import FoldedRow, RowKey
+from noetl.project.folds.checksum import Tally, canonical_row, row_checksum
+from noetl.project.folds.fold import FoldedRow, Row, RowKey
 from noetl.project.folds.registry import built_in_folds
 from noetl.project.folds.state import FoldState
 from noetl.project.upcast import Upcasters
@@ -69,6 +70,23 @@ def test_an_ended_row_leaves_memory_and_is_handed_over(chronicle: Chronicle) -> 
     assert state.checksums()["frame"] == {"rows": 1, "checksum": row_checksum(left[0])}
 
 
+def test_a_row_names_the_execution_that_opened_it(chronicle: Chronicle) -> None:
+    (row,) = folded(chronicle.events).rows("loop")
+    assert row.execution_id == FIRST_ID
+
+
+def test_only_the_named_projections_forget_their_ended_rows(chronicle: Chronicle) -> None:
+    result = {"status": "ok", "context": {"total": 5, "completed": 5, "failed": 0}}
+    chronicle.add("loop.done", node_name="each", loop_id=7, result=result)
+    left: list[FoldedRow] = []
+    state = folded(chronicle.events, evict={"frame"}, on_ended=left.append)
+    assert [row.key.projection for row in left] == ["frame"]
+    assert [row.row["completed"] for row in state.rows("loop")] == [True]
+    assert state.checksum() == folded(chronicle.events).checksum()
+    restored = FoldState.restore(built_in_folds(), state.export(), evict={"frame"})
+    assert restored.export() == state.export()
+
+
 def test_touched_rows_are_told_once(chronicle: Chronicle) -> None:
     state = folded(chronicle.events[:2], keep_ended=True)
     assert [row.key.projection for row in state.touched()] == ["execution", "loop"]
@@ -112,7 +130,7 @@ def test_a_seeded_row_goes_on_where_it_stood(chronicle: Chronicle) -> None:
 
 def test_a_seeded_row_of_another_fold_version_is_refused(chronicle: Chronicle) -> None:
     (row,) = folded(chronicle.events).rows("loop")
-    old = FoldedRow(row.key, 0, row.shard, row.first_position, row.last_position, row.row)
+    old = replace(row, version=0)
     with pytest.raises(Unsupported, match="projection loop were made by version 0 of its fold, and this is version 1"):
         FoldState(built_in_folds()).seed([old])
 
@@ -186,7 +204,29 @@ def test_a_row_checksum_is_the_digest_of_the_canonical_row_with_its_name() -> No
         "version": 3,
         "row": row,
     }
-    assert row_checksum(FoldedRow(key, 3, 0, 1, 2, row)) == blake3(canonical_json(named)).hexdigest()
+    assert row_checksum(FoldedRow(key, 3, FIRST_ID, 0, 1, 2, row)) == blake3(canonical_json(named)).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"b": 1, "a": None, "c": {"z": True, "y": "x"}},
+        {"nested": {"deep": {"b": 1, "a": 0.5}}},
+        {"list": [2, 1]},
+        {"share": 0.1},
+        {"\N{GRINNING FACE}": 1, "\ufb33": 2},
+        {"text": "zerbrochen \N{COLLISION SYMBOL}"},
+    ],
+)
+def test_a_row_is_stored_as_its_canonical_json_with_its_checksum(row: Row) -> None:
+    folded_row = FoldedRow(RowKey("t", "o", "loop", "1/2"), 1, FIRST_ID, 0, 1, 1, row)
+    assert canonical_row(folded_row) == (canonical_json(row), row_checksum(folded_row))
+
+
+def test_a_row_that_json_cannot_carry_has_no_checksum() -> None:
+    row = FoldedRow(RowKey("t", "o", "loop", "1/2"), 1, FIRST_ID, 0, 1, 1, {"count": 2**60})
+    with pytest.raises(ValueError, match=r"\$\.count is an integer beyond"):
+        row_checksum(row)
 
 
 def test_a_state_checksum_is_the_digest_of_counts_and_sums(chronicle: Chronicle) -> None:

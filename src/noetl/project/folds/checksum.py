@@ -12,23 +12,32 @@ from blake3 import blake3
 from noetl.model.canonical import canonical_json, digest_of
 from noetl.project.folds.fold import FoldedRow, Row
 
-_MODULUS: Final = 1 << 256
+_LOW_256_BITS: Final = (1 << 256) - 1
 
 
 def row_checksum(folded: FoldedRow) -> str:
     """Return the BLAKE3, in hex, of a row, its name and the version of the fold that made it."""
-    return f"{row_number(folded.key, folded.version, folded.row):064x}"
+    return canonical_row(folded)[1]
+
+
+def canonical_row(folded: FoldedRow) -> tuple[bytes, str]:
+    """Return a row's canonical JSON and its checksum: what a store keeps."""
+    row = canonical_json(folded.row)
+    return row, f"{_number(folded.key, folded.version, row):064x}"
 
 
 def row_number(key: tuple[str, str, str, str], version: int, row: Row) -> int:
-    """Return a row's checksum as the number that tallies add up.
+    """Return a row's checksum as the number that tallies add up."""
+    return _number(key, version, canonical_json(row))
 
-    What is hashed is the canonical JSON of an object with the fields `id`, `organization_id`, `projection`, `row`,
-    `tenant_id` and `version`, put together here because all but two of them repeat from row to row.
+
+def _number(key: tuple[str, str, str, str], version: int, row: bytes) -> int:
+    """Hash the canonical JSON of an object with the fields `id`, `organization_id`, `projection`, `row`, `tenant_id` and
+    `version`. It is put together here, because all but two of them repeat from row to row.
     """
     tenant_id, organization_id, projection, row_id = key
     middle, end = _around(tenant_id, organization_id, projection, version)
-    document = b"".join((b'{"id":', canonical_json(row_id), middle, canonical_json(row), end))
+    document = b"".join((b'{"id":', canonical_json(row_id), middle, row, end))
     return int.from_bytes(blake3(document).digest(), "big")
 
 
@@ -50,17 +59,17 @@ class Tally:
     def add(self, number: int) -> None:
         """Count a row in."""
         self.rows += 1
-        self.total = (self.total + number) % _MODULUS
+        self.total = (self.total + number) & _LOW_256_BITS
 
     def remove(self, number: int) -> None:
         """Count a row out that was counted in before."""
         self.rows -= 1
-        self.total = (self.total - number) % _MODULUS
+        self.total = (self.total - number) & _LOW_256_BITS
 
     def merge(self, other: Tally) -> None:
         """Count in all rows of another tally, which must be other rows."""
         self.rows += other.rows
-        self.total = (self.total + other.total) % _MODULUS
+        self.total = (self.total + other.total) & _LOW_256_BITS
 
     def hex(self) -> str:
         """Return the sum as 64 hex digits."""

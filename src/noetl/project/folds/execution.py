@@ -12,14 +12,14 @@ from typing import Final
 from noetl.model.catalogue import ENDING
 from noetl.model.event import Event
 from noetl.project.folds import progress
-from noetl.project.folds.fold import EVERY_TYPE, Fold, Row, execution_text, moment, opens, text_of
+from noetl.project.folds.fold import EVERY_TYPE, Fold, Row, moment, often, opens, text_of
 
 _END_WORDS: Final = {"completed": "COMPLETED", "failed": "FAILED", "cancelled": "CANCELLED"}
 _END_STATUS: Final = {name: _END_WORDS[name.rpartition(".")[2]] for name in ENDING}
 
 
 def _key(event: Event) -> str:
-    return execution_text(event.execution_id)
+    return often(event.execution_id)
 
 
 def _apply(row: Row | None, event: Event) -> Row | None:
@@ -40,7 +40,7 @@ def _apply(row: Row | None, event: Event) -> Row | None:
 
 def _opened(event: Event) -> Row:
     return {
-        "execution_id": execution_text(event.execution_id),
+        "execution_id": often(event.execution_id),
         "catalog_id": event.catalog_id,
         "parent_execution_id": text_of(event.parent_execution_id),
         "status": "PENDING" if event.event_type == "execution.requested" else "RUNNING",
@@ -97,7 +97,7 @@ def _entry(entries: dict[str, Row], event: Event) -> Row | None:
     """Find the entry of the event's loop. A step that is entered again has a new loop, which old frames must not move."""
     if event.loop_id is None:
         return None
-    loop_id = str(event.loop_id)
+    loop_id = often(event.loop_id)
     entry = entries.get(event.node_name) if event.node_name is not None else None
     if entry is not None and entry["loop_id"] == loop_id:
         return entry

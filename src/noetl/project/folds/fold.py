@@ -79,9 +79,15 @@ class FoldedRow:
 
 
 @lru_cache(maxsize=4096)
-def execution_text(execution_id: int) -> str:
-    """Write an execution's id; remembered, because thousands of events in a row carry the same one."""
-    return str(execution_id)
+def often(number: int) -> str:
+    """Write the id of an execution, stage or loop; remembered, because thousands of events in a row carry the same one."""
+    return str(number)
+
+
+@lru_cache(maxsize=4096)
+def row_id_within(execution_id: int, number: int) -> str:
+    """Name the row of a stage or loop after its stream. Its own number would do only if nobody ever repeated one."""
+    return f"{execution_id}/{number}"
 
 
 @lru_cache(maxsize=4096)

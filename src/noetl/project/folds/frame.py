@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Final
 
 from noetl.model.event import Event
-from noetl.project.folds.fold import Fold, Row, execution_text, moment, opens, reference, text_of
+from noetl.project.folds.fold import Fold, Row, moment, often, opens, reference, text_of
 
 
 def _key(event: Event) -> str | None:
     frame_id = event.frame_id
-    return None if frame_id is None else f"{execution_text(event.execution_id)}/{frame_id}"
+    # Not remembered like the ids of stages and loops: most frames are named only twice.
+    return None if frame_id is None else f"{event.execution_id}/{frame_id}"
 
 
 def _apply(row: Row | None, event: Event) -> Row | None:
@@ -30,7 +31,7 @@ def _opened(event: Event) -> Row:
     return {
         "frame_id": str(event.frame_id),
         "stage_id": text_of(event.stage_id),
-        "execution_id": execution_text(event.execution_id),
+        "execution_id": often(event.execution_id),
         "loop_id": text_of(event.loop_id),
         "status": "DISPATCHED",
         "owner_worker": meta.get("worker"),

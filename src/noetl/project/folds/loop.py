@@ -9,18 +9,18 @@ from typing import Final
 
 from noetl.model.event import Event
 from noetl.project.folds import progress
-from noetl.project.folds.fold import Fold, Row, execution_text, moment, opens
+from noetl.project.folds.fold import Fold, Row, moment, often, opens, row_id_within
 
 
 def _key(event: Event) -> str | None:
     loop_id = event.loop_id
-    return None if loop_id is None else f"{execution_text(event.execution_id)}/{loop_id}"
+    return None if loop_id is None else row_id_within(event.execution_id, loop_id)
 
 
 def _names(event: Event) -> Row:
     return {
         "loop_id": str(event.loop_id),
-        "execution_id": execution_text(event.execution_id),
+        "execution_id": often(event.execution_id),
         "step_name": event.node_name,
         "started_at": moment(event.event_time),
         "ended_at": None,

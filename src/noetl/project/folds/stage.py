@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from noetl.model.event import Event
-from noetl.project.folds.fold import Fold, Row, execution_text, moment, opens, text_of
+from noetl.project.folds.fold import Fold, Row, moment, often, opens, row_id_within, text_of
 
 
 def _key(event: Event) -> str | None:
     stage_id = event.stage_id
-    return None if stage_id is None else f"{execution_text(event.execution_id)}/{stage_id}"
+    return None if stage_id is None else row_id_within(event.execution_id, stage_id)
 
 
 def _apply(row: Row | None, event: Event) -> Row | None:
@@ -38,7 +38,7 @@ def _apply(row: Row | None, event: Event) -> Row | None:
 def _opened(event: Event) -> Row:
     return {
         "stage_id": str(event.stage_id),
-        "execution_id": execution_text(event.execution_id),
+        "execution_id": often(event.execution_id),
         "loop_id": text_of(event.loop_id),
         "step_name": event.node_name,
         "kind": event.meta.get("kind"),

@@ -1,0 +1,92 @@
+"""How fast events get into the ledger, beside bare inserts into the same table."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from bench.figure import Figure, alternating
+from bench.ground import SCOPE, Ground, ground
+from noetl.model.event import Draft
+from noetl.model.stream import Stream, loop_stream
+
+ROUNDS = 9
+BATCHES = 40
+APPENDERS = 64
+EACH = 25
+
+
+async def figures() -> list[Figure]:
+    """Measure batches of 100 and 64 concurrent appenders of single events."""
+    async with ground() as on:
+        await _batch(on, 3)
+        await _concurrent(on, 1)
+        return [await _batch(on, ROUNDS), await _concurrent(on, ROUNDS)]
+
+
+async def _batch(on: Ground, rounds: int) -> Figure:
+    async def ours(_: int) -> float:
+        stream, batches = _batches(on)
+        began = time.perf_counter()
+        for batch in batches:
+            await on.ledger.append(stream, batch)
+        return BATCHES * 100 / (time.perf_counter() - began)
+
+    async def floor(_: int) -> float:
+        batches = [on.bare_columns(batch) for batch in _batches(on)[1]]
+        began = time.perf_counter()
+        for columns in batches:
+            await on.insert_bare(columns)
+        return BATCHES * 100 / (time.perf_counter() - began)
+
+    return Figure.ratio("append.batch100", *await alternating(ours, floor, rounds), "events/s", 0.7, "more")
+
+
+async def _concurrent(on: Ground, rounds: int) -> Figure:
+    async def ours(_: int) -> float:
+        work = [_items(on, EACH) for _ in range(APPENDERS)]
+        began = time.perf_counter()
+        await asyncio.gather(*(_one_by_one(on, stream, drafts) for stream, drafts in work))
+        return APPENDERS * EACH / (time.perf_counter() - began)
+
+    async def floor(_: int) -> float:
+        rows = [on.bare_columns([draft]) for draft in _items(on, 400)[1]]
+        began = time.perf_counter()
+        for columns in rows:
+            await on.insert_bare(columns)
+        return len(rows) / (time.perf_counter() - began)
+
+    return Figure.ratio("append.concurrent64", *await alternating(ours, floor, rounds), "events/s", 5.0, "more")
+
+
+async def _one_by_one(on: Ground, stream: Stream, drafts: list[Draft]) -> None:
+    for draft in drafts:
+        await on.ledger.append(stream, [draft])
+
+
+def _batches(on: Ground) -> tuple[Stream, list[list[Draft]]]:
+    stream, drafts = _items(on, BATCHES * 100)
+    return stream, [drafts[start : start + 100] for start in range(0, len(drafts), 100)]
+
+
+def _items(on: Ground, count: int) -> tuple[Stream, list[Draft]]:
+    """Make events as a loop has them: ids, a step, a small item and some context, about 300 bytes of JSON."""
+    execution_id, loop_id = on.ids.mint(), on.ids.mint()
+    drafts = [
+        on.drafts.loop_item(
+            execution_id,
+            loop_id,
+            index,
+            status="dispatched",
+            current_item={
+                "patient_id": f"patient-{index:06d}",
+                "facility": "north",
+                "page": index % 7,
+                "kind": "vitals",
+            },
+            context={"collection_ref": "noetl://tenant/default/org/default/payloads/sha256/" + "ab" * 32},
+            meta={"worker_slot": index % 16, "iter_key": f"key-{index:06d}"},
+        )
+        for index in range(count)
+    ]
+    return loop_stream(SCOPE, execution_id, loop_id), drafts

@@ -1,0 +1,153 @@
+"""The ground all database figures are measured on: an embedded server of its own with its shipped, durable settings."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+import orjson
+
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.model.event import Draft
+from noetl.model.ids import SnowflakeGenerator
+from noetl.model.stream import Scope
+from noetl.runtime import migrate
+from noetl.runtime.embedded import EmbeddedServer
+from noetl.testing.drafts import Drafts
+
+SCOPE = Scope("default", "default")
+FLOOR_SHARD = 99
+"""A shard no append uses, so that bare inserts can number their rows themselves."""
+
+_TYPES = {
+    "bigint": (
+        "execution_id event_id position stream_version causation_id parent_execution_id stage_id frame_id loop_id "
+        "current_index"
+    ),
+    "timestamptz": "event_time ingest_time",
+    "integer": "schema_version",
+    "smallint": "shard",
+    "json": "meta context result current_item payload_ref fields_ref",
+}
+_TYPE_OF = {column: kind for kind, columns in _TYPES.items() for column in columns.split()}
+COLUMNS = [
+    "execution_id",
+    "event_id",
+    "position",
+    "stream_version",
+    "event_time",
+    "ingest_time",
+    "causation_id",
+    "parent_execution_id",
+    "stage_id",
+    "frame_id",
+    "loop_id",
+    "current_index",
+    "schema_version",
+    "shard",
+    "tenant_id",
+    "organization_id",
+    "stream_id",
+    "aggregate_type",
+    "aggregate_id",
+    "event_type",
+    "schema_name",
+    "producer",
+    "correlation_id",
+    "idempotency_key",
+    "catalog_id",
+    "node_name",
+    "node_type",
+    "status",
+    "command_id",
+    "shard_id",
+    "payload_sha256",
+    "fields_sha256",
+    "error",
+    "meta",
+    "context",
+    "result",
+    "current_item",
+    "payload_ref",
+    "fields_ref",
+]
+
+BARE_INSERT = f"INSERT INTO noetl.event ({', '.join(COLUMNS)}) SELECT * FROM unnest({{}})".format(
+    ", ".join(f"${place}::{_TYPE_OF.get(column, 'text')}[]" for place, column in enumerate(COLUMNS, 1))
+)
+
+
+class Ground:
+    """A fresh database with a ledger on it and a bare connection beside it."""
+
+    def __init__(
+        self, server: EmbeddedServer, database: Database, ledger: PostgresLedger, bare: asyncpg.Connection
+    ) -> None:
+        self.server = server
+        self.database = database
+        self.ledger = ledger
+        self.bare = bare
+        self.ids = SnowflakeGenerator(3, lambda: time.time_ns() // 1_000_000)
+        self.drafts = Drafts(SCOPE, self.ids.mint)
+        self._position = 0
+
+    def bare_columns(self, drafts: Sequence[Draft]) -> list[list[object]]:
+        """Lay drafts out for `insert_bare`, so that the floor is the insert alone and not the making of its rows."""
+        return [list(column) for column in zip(*map(self._bare_row, drafts), strict=True)]
+
+    async def insert_bare(self, columns: list[list[object]]) -> None:
+        """Write rows the way a program without a ledger would: one multi-row insert, autocommit."""
+        await self.bare.execute(BARE_INSERT, *columns)
+
+    def _bare_row(self, draft: Draft) -> tuple[object, ...]:
+        self._position += 1
+        given = {
+            "position": self._position,
+            "stream_version": self._position,
+            "ingest_time": draft.event_time,
+            "shard": FLOOR_SHARD,
+            "payload_sha256": None,
+            "fields_sha256": None,
+        }
+        row = []
+        for column in COLUMNS:
+            value = given[column] if column in given else getattr(draft, column)
+            if column in _JSON_COLUMNS:
+                value = orjson.dumps(value).decode() if value else None
+            row.append(value)
+        return tuple(row)
+
+
+_JSON_COLUMNS = frozenset(_TYPES["json"].split())
+
+
+@asynccontextmanager
+async def ground() -> AsyncIterator[Ground]:
+    """Give a fresh ground and remove it afterwards."""
+    # Run by root, the server has another account, which must be able to enter.
+    folder = Path(tempfile.mkdtemp(prefix="noetl-bench-"))
+    folder.chmod(0o755)
+    server = EmbeddedServer(folder / "home")
+    try:
+        with server:
+            migrate.upgrade(server.url())
+            database = Database(server.url(), as_roles=True)
+            ledger = PostgresLedger(database)
+            # The owner may insert; the policies bind it to the tenant like everybody else.
+            bare = await asyncpg.connect(
+                server.url(),
+                server_settings={"noetl.tenant": SCOPE.tenant_id, "noetl.organization": SCOPE.organization_id},
+            )
+            yield Ground(server, database, ledger, bare)
+            await bare.close()
+            await ledger.close()
+            await database.close()
+    finally:
+        server.destroy()
+        shutil.rmtree(folder)

@@ -1,0 +1,123 @@
+"""Projects one shard batch by batch: read after the checkpoint, load the rows, fold, save rows and checkpoint together."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from noetl.errors import HistoryNotKept, NoetlError
+from noetl.faults import reach
+from noetl.ledger.port import Ledger
+from noetl.model.event import Event
+from noetl.project.folds.fold import FoldedRow
+from noetl.project.folds.registry import FoldRegistry
+from noetl.project.folds.state import FoldState
+from noetl.project.port import ProjectionStore
+from noetl.project.upcast import Upcasters
+
+
+class Batches:
+    """The way of events into rows, for any shard."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        store: ProjectionStore,
+        folds: FoldRegistry,
+        upcasters: Upcasters,
+        batch_events: int,
+        on_batch: Callable[[int, list[Event]], Awaitable[None]] | None,
+    ) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._folds = folds.folds()
+        self._versions = {fold.projection: fold.version for fold in self._folds}
+        self._upcasters = upcasters
+        self._batch_events = batch_events
+        self._on_batch = on_batch
+
+    async def catch_up(self, shard: int, upto: int | None) -> None:
+        """Project a shard up to a position, or to its head as it is found."""
+        position = await self._checkpoint(shard)
+        while upto is None or position < upto:
+            events = await self._read(shard, position, upto)
+            if not events:
+                await self._check_head(shard, position)
+                return
+            if await self._project(shard, position, events):
+                position = events[-1].position
+                if upto is None and len(events) < self._batch_events:
+                    return
+            else:
+                position = await self._checkpoint(shard)
+
+    async def _project(self, shard: int, after: int, events: list[Event]) -> bool:
+        """Save the events' rows; when one cannot be folded, save those before it and raise."""
+        try:
+            rows = await self._folded(shard, after, events)
+        except _CannotFoldError as problem:
+            if problem.index and not await self._project(shard, after, events[: problem.index]):
+                return False
+            raise _placed(problem.error, events[problem.index]) from problem.error
+        reach("project.before_rows")
+        upto = events[-1].position
+        if not await self._store.save_projections(shard, after, upto, rows, events, self._versions):
+            return False
+        if self._on_batch is not None:
+            await self._on_batch(shard, events)
+        return True
+
+    async def _folded(self, shard: int, after: int, events: list[Event]) -> list[FoldedRow]:
+        state = FoldState(self._folds, upcasters=self._upcasters, keep_ended=True)
+        keys = {}
+        for index, event in enumerate(events):
+            try:
+                keys.update(dict.fromkeys(state.keys_of(event)))
+            except Exception as error:
+                raise _CannotFoldError(index, error) from error
+        state.seed(await self._store.load_projections(list(keys)))
+        state.skip_to(shard, after)
+        for index, event in enumerate(events):
+            try:
+                state.apply(event)
+            except Exception as error:
+                raise _CannotFoldError(index, error) from error
+        return state.touched()
+
+    async def _read(self, shard: int, after: int, upto: int | None) -> list[Event]:
+        # Positions are dense, so so many positions hold so many events.
+        last = after + self._batch_events
+        reading = self._ledger.read_shard(shard, after + 1, to_position=last if upto is None else min(last, upto))
+        return [event async for event in reading]
+
+    async def _checkpoint(self, shard: int) -> int:
+        return (await self._store.checkpoints()).positions[shard]
+
+    async def _check_head(self, shard: int, position: int) -> None:
+        head = (await self._ledger.head()).positions[shard]
+        # Events may have been appended since we looked; only a hole stays one.
+        if head > position and not await self._read(shard, position, None):
+            raise HistoryNotKept(
+                f"events of shard {shard} after position {position} are not in the ledger, whose head is {head}",
+                hint="run `noetl projections rebuild`, which also reads archives",
+            )
+
+
+class _CannotFoldError(Exception):
+    """The event at this index stops the batch."""
+
+    def __init__(self, index: int, error: Exception) -> None:
+        super().__init__(index, error)
+        self.index = index
+        self.error = error
+
+
+def _placed(error: Exception, event: Event) -> NoetlError:
+    """Return the error with the event it happened at."""
+    if not isinstance(error, NoetlError):
+        error = NoetlError(
+            f"event {event.event_id} ({event.event_type}) at position {event.position} of shard {event.shard} "
+            f"cannot be folded: {type(error).__name__}: {error}"
+        )
+    error.details.setdefault("event_id", str(event.event_id))
+    error.details.setdefault("position", event.position)
+    return error

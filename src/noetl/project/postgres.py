@@ -1,0 +1,266 @@
+"""The projection store in PostgreSQL: `noetl.projection` and its checkpoints, written shard by shard in one transaction.
+
+Projectors write for all tenants. Whoever asks for an organization reads under row-level security, as that organization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import orjson
+
+from noetl.faults import reach
+from noetl.ledger.database import LOST, Connection, Database, bind, translated
+from noetl.model.canonical import canonical_json
+from noetl.model.event import Event
+from noetl.model.mark import MAX_POSITION, Mark
+from noetl.model.payload_ref import PayloadRef
+from noetl.model.stream import Scope
+from noetl.project import sql
+from noetl.project.folds.fold import FoldedRow, RowKey
+from noetl.project.port import Failure, Page, ResultRef, ShardState, Snapshot, StoredRow
+from noetl.project.postgres_replacement import PostgresReplacement, ref_columns, rollback_quietly
+from noetl.project.result_refs import Locate, result_refs
+from noetl.project.rows import check_folds, check_query, from_columns, same_failure, to_columns
+
+_PREFETCH = 1_000
+
+
+class PostgresProjectionStore:
+    """See `ProjectionStore` for the promises."""
+
+    def __init__(self, database: Database, locate: Locate) -> None:
+        """Take the database and what tells where a payload lies (its tier and physical address)."""
+        self._database = database
+        self._locate = locate
+
+    async def checkpoints(self) -> Mark:
+        """Return up to which position each shard is projected."""
+        async with self._database.transaction(None) as connection:
+            return await _checkpoints(connection)
+
+    async def load_projections(self, keys: Sequence[RowKey]) -> list[FoldedRow]:
+        """Return the stored rows among these."""
+        if not keys:
+            return []
+        async with self._database.transaction(None, "projector") as connection:
+            rows = await connection.fetch(sql.LOAD, *_transposed(keys))
+        return [from_columns(row).folded for row in rows]
+
+    async def save_projections(
+        self,
+        shard: int,
+        after: int,
+        upto: int,
+        rows: Sequence[FoldedRow],
+        events: Sequence[Event],
+        folds: Mapping[str, int] | None = None,
+    ) -> bool:
+        """Write rows and move the checkpoint, both or neither."""
+        # In one order for all shards, so that two that open the same row wait for each other instead of deadlocking.
+        columns = sorted(map(to_columns, rows))
+        references = [ref_columns(ref) for ref in result_refs(events, self._locate)]
+        with suppress(_OvertakenError):
+            async with self._database.transaction(None, "projector") as connection:
+                checkpoint = await connection.fetchrow(sql.LOCK, shard)
+                if checkpoint is None or checkpoint["position"] != after:
+                    raise _OvertakenError
+                made_by = checkpoint["folds"]
+                check_folds(shard, None if made_by is None else orjson.loads(made_by), folds)
+                if columns:
+                    tag = await connection.execute(sql.SAVE, *_transposed(columns))
+                    if int(tag.rpartition(" ")[2]) != len(columns):
+                        raise _OvertakenError
+                if references:
+                    await connection.execute(sql.SAVE_REFS, *_transposed(references))
+                reach("project.after_rows")
+                await connection.execute(sql.MOVE, shard, upto, _json(folds))
+                reach("project.before_commit")
+            reach("project.after_commit")
+            return True
+        return False
+
+    @asynccontextmanager
+    async def replacing(self, shard: int) -> AsyncIterator[PostgresReplacement]:
+        """Build a shard anew in one transaction."""
+        connection = await self._database.connect("projector")
+        try:
+            replacement = PostgresReplacement(connection, shard, self._locate)
+            await replacement.begin()
+            yield replacement
+            await replacement.end()
+        finally:
+            with suppress(*LOST):
+                await connection.close(timeout=5)
+
+    async def record_failure(self, shard: int, after: int, failure: Failure) -> None:
+        """Note why a shard stands still at a checkpoint."""
+        async with self._database.transaction(None, "projector") as connection:
+            row = await connection.fetchrow(sql.FAILURE, shard, after)
+            if row is None or (row["failure"] is not None and same_failure(_failure(row["failure"]), failure)):
+                return
+            dated = msgspec.structs.replace(failure, since=failure.since or datetime.now(UTC))
+            await connection.execute(sql.SET_FAILURE, shard, msgspec.json.encode(dated).decode())
+
+    async def shard_states(self) -> list[ShardState]:
+        """Return the state of every shard."""
+        async with self._database.transaction(None, "projector") as connection:
+            rows = await connection.fetch(sql.SHARDS)
+        return [
+            ShardState(
+                shard=row["shard"],
+                position=row["position"],
+                rows=row["rows"],
+                updated_at=row["updated_at"],
+                failure=None if row["failure"] is None else _failure(row["failure"]),
+            )
+            for row in rows
+        ]
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Record a snapshot."""
+        async with self._database.transaction(None, "projector") as connection:
+            await connection.execute(
+                sql.SAVE_SNAPSHOT,
+                snapshot.scope.tenant_id,
+                snapshot.scope.organization_id,
+                snapshot.aggregate_type,
+                snapshot.aggregate_id,
+                snapshot.version,
+                _json(snapshot.fold_versions),
+                snapshot.upcaster_digest,
+                snapshot.payload_root,
+                snapshot.encryption_context,
+                snapshot.checksum,
+                msgspec.json.encode(snapshot.payload_ref).decode(),
+                snapshot.payload_ref.sha256,
+            )
+
+    async def load_snapshots(
+        self, scope: Scope, aggregate_type: str, aggregate_id: str, upto: int | None = None
+    ) -> list[Snapshot]:
+        """Return the snapshots at or before a version, the newest first."""
+        last = MAX_POSITION if upto is None else upto
+        async with self._database.transaction(scope) as connection:
+            rows = await connection.fetch(sql.LOAD_SNAPSHOTS, aggregate_type, aggregate_id, last)
+        return [
+            Snapshot(
+                scope=scope,
+                aggregate_type=aggregate_type,
+                aggregate_id=aggregate_id,
+                version=row["version"],
+                fold_versions=orjson.loads(row["fold_versions"]),
+                upcaster_digest=row["upcaster_digest"],
+                payload_root=row["payload_root"],
+                encryption_context=row["encryption_context"],
+                checksum=row["checksum"],
+                payload_ref=msgspec.json.decode(row["payload_ref"], type=PayloadRef),
+                created_at=row["created_at"],
+            )
+            for row in rows
+        ]
+
+    async def prune_snapshots(self, scope: Scope, aggregate_type: str, aggregate_id: str, keep: int) -> None:
+        """Forget all but the newest snapshots."""
+        async with self._database.transaction(None, "projector") as connection:
+            await connection.execute(
+                sql.PRUNE_SNAPSHOTS, scope.tenant_id, scope.organization_id, aggregate_type, aggregate_id, keep
+            )
+
+    @asynccontextmanager
+    async def snapshot_view(self, scope: Scope) -> AsyncIterator[PostgresView]:
+        """Give an organization's projections as they are at one moment."""
+        pool = await self._database.pool()
+        with translated():
+            connection = await pool.acquire()
+        try:
+            transaction = connection.transaction(isolation="repeatable_read", readonly=True)
+            with translated():
+                await transaction.start()
+                # Nobody waits for a reader, and whoever compares a long history with it takes the time it takes.
+                await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                await bind(connection, scope)
+            try:
+                yield PostgresView(connection)
+            finally:
+                await rollback_quietly(transaction)
+        finally:
+            await pool.release(connection)
+
+    async def query(
+        self, scope: Scope, projection: str, filters: Mapping[str, Any] | None = None, page: Page | None = None
+    ) -> AsyncIterator[StoredRow]:
+        """Give the rows of a projection in an organization."""
+        async with self.snapshot_view(scope) as view, aclosing(view.query(projection, filters, page)) as rows:
+            async for row in rows:
+                yield row
+
+    async def result_refs(self, scope: Scope, execution_id: int) -> list[ResultRef]:
+        """Return where the payloads of an execution lie."""
+        async with self._database.transaction(scope) as connection:
+            rows = await connection.fetch(sql.LOAD_REFS, execution_id)
+        return [
+            ResultRef(scope=scope, **{name: row[name] for name in ResultRef.__struct_fields__ if name != "scope"})
+            for row in rows
+        ]
+
+
+class PostgresView:
+    """Projections as one repeatable-read transaction sees them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def checkpoints(self) -> Mark:
+        """Return up to which position each shard was projected."""
+        with translated():
+            return await _checkpoints(self._connection)
+
+    async def query(
+        self, projection: str | None = None, filters: Mapping[str, Any] | None = None, page: Page | None = None
+    ) -> AsyncGenerator[StoredRow, None]:
+        """Give rows by projection and row id."""
+        conditions = dict(check_query(projection, filters, page))
+        if projection is not None:
+            conditions["projection"] = projection
+        clauses = [f"{name} = ${number}" for number, name in enumerate(conditions, 1)]
+        values = list(conditions.values())
+        if page is not None and page.after is not None:
+            values.append(page.after)
+            clauses.append(f"row_id > ${len(values)}")
+        where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
+        limit = f"LIMIT {int(page.limit)}" if page is not None else ""
+        text = f"SELECT {sql.SELECTED} FROM noetl.projection {where} ORDER BY projection, row_id {limit}"  # noqa: S608
+        with translated():
+            cursor = await self._connection.cursor(text, *values)
+        while True:
+            with translated():
+                rows = await cursor.fetch(_PREFETCH)
+            for row in rows:
+                yield from_columns(row)
+            if len(rows) < _PREFETCH:
+                return
+
+
+class _OvertakenError(Exception):
+    """Another projector was faster: undo, and tell the caller to fold anew."""
+
+
+async def _checkpoints(connection: Connection) -> Mark:
+    return Mark([row["position"] for row in await connection.fetch(sql.CHECKPOINTS)])
+
+
+def _transposed(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else canonical_json(value).decode()
+
+
+def _failure(text: str) -> Failure:
+    return msgspec.json.decode(text, type=Failure)

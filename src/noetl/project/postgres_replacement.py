@@ -1,0 +1,113 @@
+"""A shard being built anew in PostgreSQL: rows are gathered in a temporary table and change places at the very end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import asyncpg
+
+from noetl.errors import InputError
+from noetl.ledger.database import LOST, translated
+from noetl.model.canonical import canonical_json
+from noetl.model.event import Event
+from noetl.project import sql
+from noetl.project.folds.fold import FoldedRow
+from noetl.project.port import Replaced, ResultRef
+from noetl.project.result_refs import Locate, result_refs
+from noetl.project.rows import COLUMNS, to_columns
+
+_IDLE_MINUTES = 15
+"""How long a rebuild may be silent: it reads and folds between its writes, and a projector may be waiting for it."""
+
+
+class PostgresReplacement:
+    """See `Replacement` for the promises. It owns its connection's one transaction."""
+
+    def __init__(self, connection: asyncpg.Connection, shard: int, locate: Locate) -> None:
+        self._connection = connection
+        self._shard = shard
+        self._locate = locate
+        self._transaction = connection.transaction()
+        self._finished = False
+
+    async def begin(self) -> None:
+        """Take the shard's checkpoint, for which its projectors wait, and make room for the rows."""
+        with translated():
+            await self._transaction.start()
+            await self._connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE_MINUTES}min'")
+            await self._connection.fetchrow(sql.LOCK, self._shard)
+            for statement in sql.STAGE:
+                await self._connection.execute(statement)
+
+    async def put(self, rows: Sequence[FoldedRow], events: Sequence[Event]) -> None:
+        """Add rows and the events that result references are derived from."""
+        references = [ref_columns(ref) for ref in result_refs(events, self._locate)]
+        with translated():
+            # Sent even when empty: it shows the server that the rebuild is alive.
+            await self._connection.copy_records_to_table(
+                "rebuilt_row", records=map(to_columns, rows), columns=list(COLUMNS)
+            )
+            if references:
+                await self._connection.copy_records_to_table(
+                    "rebuilt_ref", records=references, columns=list(sql.REF_COLUMNS)
+                )
+
+    async def finish(self, upto: int, folds: Mapping[str, int]) -> Replaced:
+        """Put what was added in the place of everything the shard had."""
+        connection, shard = self._connection, self._shard
+        with translated():
+            for statement in sql.STAGED:
+                await connection.execute(statement)
+            elsewhere = await connection.fetchrow(sql.ELSEWHERE, shard)
+            if elsewhere is not None:
+                raise InputError(
+                    f"row {elsewhere['row_id']!r} of {elsewhere['projection']} is made from shard {shard} and from "
+                    f"shard {elsewhere['shard']}, and there is no order between shards",
+                    hint="write all events of one object to one stream, or choose another key",
+                )
+            counts = await connection.fetchrow(sql.COMPARE, shard)
+            assert counts is not None
+            await connection.execute(sql.REMOVE, shard)
+            await connection.execute(sql.REPLACE)
+            await connection.execute(sql.REMOVE_REFS, shard)
+            await connection.execute(sql.REPLACE_REFS)
+            await connection.execute(sql.MOVE, shard, upto, canonical_json(dict(folds)).decode())
+        self._finished = True
+        return Replaced(**dict(counts))
+
+    async def end(self) -> None:
+        """Commit what was finished; anything else goes with the connection."""
+        if self._finished:
+            with translated():
+                await self._transaction.commit()
+
+
+def ref_columns(ref: ResultRef) -> tuple[Any, ...]:
+    """Lay a result reference out in the order of `sql.REF_COLUMNS`."""
+    return (
+        ref.scope.tenant_id,
+        ref.scope.organization_id,
+        ref.ref_id,
+        ref.part,
+        ref.ref,
+        ref.execution_id,
+        ref.parent_ref_id,
+        ref.source_step,
+        ref.source_step,
+        ref.store_tier,
+        ref.physical_uri,
+        ref.content_type,
+        ref.bytes_size,
+        ref.sha256,
+        ref.compression,
+        ref.created_at,
+        ref.shard,
+    )
+
+
+async def rollback_quietly(transaction: Any) -> None:
+    """Undo a transaction whose connection may be gone, in which case the server has done it."""
+    with suppress(*LOST):
+        await transaction.rollback()

@@ -1,0 +1,165 @@
+"""The statements of the projection store in PostgreSQL, written from the one list of columns."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from noetl.project.rows import COLUMNS
+
+_TYPES: Final = dict(
+    zip(
+        COLUMNS,
+        ("text", "text", "text", "text", "bigint", "smallint", "bigint", "bigint", "integer", "text", "text", "text"),
+        strict=True,
+    )
+)
+_KEY: Final = COLUMNS[:4]
+
+REF_COLUMNS: Final[dict[str, str]] = {
+    "tenant_id": "text",
+    "organization_id": "text",
+    "ref_id": "bigint",
+    "part": "text",
+    "ref": "text",
+    "execution_id": "bigint",
+    "parent_ref_id": "bigint",
+    "name": "text",
+    "source_step": "text",
+    "store_tier": "text",
+    "physical_uri": "text",
+    "content_type": "text",
+    "bytes_size": "bigint",
+    "sha256": "text",
+    "compression": "text",
+    "created_at": "timestamptz",
+    "shard": "smallint",
+}
+"""The columns of a result reference with their types."""
+_REF_KEY: Final = ("tenant_id", "organization_id", "ref_id", "part")
+
+
+def _names(columns: tuple[str, ...], prefix: str = "") -> str:
+    return ", ".join(prefix + name for name in columns)
+
+
+def _arrays(types: dict[str, str]) -> str:
+    return ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(types.values(), 1))
+
+
+def _same(key: tuple[str, ...], one: str, other: str) -> str:
+    return " AND ".join(f"{one}.{name} = {other}.{name}" for name in key)
+
+
+def _updates(columns: tuple[str, ...], key: tuple[str, ...]) -> str:
+    return ", ".join(f"{name} = excluded.{name}" for name in columns if name not in key)
+
+
+def _differs(columns: tuple[str, ...], key: tuple[str, ...], one: str, other: str) -> str:
+    # json has no equality; the stored text is canonical, so its text has.
+    compared = [f"{name}::text" if name == "state" else name for name in columns if name not in key]
+    return f"({_names(tuple(compared), one + '.')}) IS DISTINCT FROM ({_names(tuple(compared), other + '.')})"
+
+
+_REFS: Final = tuple(REF_COLUMNS)
+SELECTED: Final = _names(COLUMNS)
+
+LOCK: Final = "SELECT position, folds FROM noetl.projection_checkpoint WHERE shard = $1 FOR UPDATE"
+
+MOVE: Final = (
+    "UPDATE noetl.projection_checkpoint SET position = $2, folds = coalesce($3::json, folds), failure = NULL, "
+    "updated_at = clock_timestamp() WHERE shard = $1"
+)
+
+LOAD: Final = (
+    f"SELECT {_names(COLUMNS, 'p.')} FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) "  # noqa: S608
+    f"AS k ({_names(_KEY)}) JOIN noetl.projection AS p ON {_same(_KEY, 'p', 'k')}"
+)
+
+# A row belongs to one shard: where two shards open the same row at once, the second must see the first and refuse.
+SAVE: Final = (
+    f"INSERT INTO noetl.projection ({SELECTED}) SELECT {_names(COLUMNS[:-1])}, state::json "  # noqa: S608
+    f"FROM unnest({_arrays(_TYPES)}) AS given ({SELECTED}) "
+    f"ON CONFLICT ({_names(_KEY)}) DO UPDATE SET {_updates(COLUMNS, _KEY)}, updated_at = clock_timestamp() "
+    "WHERE projection.shard = excluded.shard"
+)
+
+_SET_REFS: Final = f"ON CONFLICT ({_names(_REF_KEY)}) DO UPDATE SET {_updates(_REFS, _REF_KEY)}"
+
+SAVE_REFS: Final = (
+    f"INSERT INTO noetl.result_ref ({_names(_REFS)}) SELECT * FROM unnest({_arrays(REF_COLUMNS)}) {_SET_REFS}"  # noqa: S608
+)
+
+STAGE: Final = (
+    f"CREATE TEMP TABLE rebuilt_row ON COMMIT DROP AS SELECT {SELECTED} FROM noetl.projection WITH NO DATA",  # noqa: S608
+    f"CREATE TEMP TABLE rebuilt_ref ON COMMIT DROP AS SELECT {_names(_REFS)} FROM noetl.result_ref WITH NO DATA",  # noqa: S608
+)
+
+STAGED: Final = ("ANALYZE rebuilt_row", "ANALYZE rebuilt_ref")
+
+COMPARE: Final = f"""
+    SELECT count(old.row_id) AS before, count(new.row_id) AS after,
+           count(*) FILTER (WHERE old.row_id IS NOT NULL AND new.row_id IS NOT NULL
+                              AND {_differs(COLUMNS, _KEY, "old", "new")}) AS changed,
+           count(*) FILTER (WHERE old.row_id IS NULL) AS added, count(*) FILTER (WHERE new.row_id IS NULL) AS removed
+    FROM (SELECT * FROM noetl.projection WHERE shard = $1) AS old
+    FULL JOIN rebuilt_row AS new ON {_same(_KEY, "old", "new")}"""  # noqa: S608
+
+ELSEWHERE: Final = (
+    "SELECT p.projection, p.row_id, p.shard FROM rebuilt_row AS new "  # noqa: S608
+    f"JOIN noetl.projection AS p ON {_same(_KEY, 'p', 'new')} WHERE p.shard <> $1 LIMIT 1"
+)
+
+REMOVE: Final = (
+    "DELETE FROM noetl.projection AS p WHERE p.shard = $1 "  # noqa: S608
+    f"AND NOT EXISTS (SELECT FROM rebuilt_row AS new WHERE {_same(_KEY, 'p', 'new')})"
+)
+
+# Rows that are as they should be are left alone: a rebuild of a sound shard writes nothing.
+REPLACE: Final = (
+    f"INSERT INTO noetl.projection ({SELECTED}) SELECT {SELECTED} FROM rebuilt_row "  # noqa: S608
+    f"ON CONFLICT ({_names(_KEY)}) DO UPDATE SET {_updates(COLUMNS, _KEY)}, updated_at = clock_timestamp() "
+    f"WHERE {_differs(COLUMNS, _KEY, 'projection', 'excluded')}"
+)
+
+REMOVE_REFS: Final = (
+    "DELETE FROM noetl.result_ref AS r WHERE r.shard = $1 "  # noqa: S608
+    f"AND NOT EXISTS (SELECT FROM rebuilt_ref AS new WHERE {_same(_REF_KEY, 'r', 'new')})"
+)
+
+REPLACE_REFS: Final = (
+    f"INSERT INTO noetl.result_ref ({_names(_REFS)}) SELECT {_names(_REFS)} FROM rebuilt_ref {_SET_REFS} "  # noqa: S608
+    f"WHERE {_differs(_REFS, _REF_KEY, 'result_ref', 'excluded')}"
+)
+
+FAILURE: Final = "SELECT failure FROM noetl.projection_checkpoint WHERE shard = $1 AND position = $2 FOR UPDATE"
+SET_FAILURE: Final = "UPDATE noetl.projection_checkpoint SET failure = $2::json WHERE shard = $1"
+
+SHARDS: Final = """
+    SELECT c.shard, c.position, c.updated_at, c.failure,
+           (SELECT count(*) FROM noetl.projection AS p WHERE p.shard = c.shard) AS rows
+    FROM noetl.projection_checkpoint AS c ORDER BY c.shard"""
+
+CHECKPOINTS: Final = "SELECT position FROM noetl.projection_checkpoint ORDER BY shard"
+
+SAVE_SNAPSHOT: Final = """
+    INSERT INTO noetl.snapshot (tenant_id, organization_id, aggregate_type, aggregate_id, version, fold_versions,
+                                upcaster_digest, payload_root, encryption_context, checksum, payload_ref, payload_sha256)
+    VALUES ($1, $2, $3, $4, $5, $6::json, $7, $8, $9, $10, $11::json, $12)
+    ON CONFLICT DO NOTHING"""
+
+LOAD_SNAPSHOTS: Final = """
+    SELECT version, fold_versions, upcaster_digest, payload_root, encryption_context, checksum, payload_ref, created_at
+    FROM noetl.snapshot WHERE aggregate_type = $1 AND aggregate_id = $2 AND version <= $3 ORDER BY version DESC"""
+
+LOAD_REFS: Final = f"SELECT {_names(_REFS)} FROM noetl.result_ref WHERE execution_id = $1 ORDER BY ref_id, part DESC"  # noqa: S608
+
+PRUNE_SNAPSHOTS: Final = """
+DELETE FROM noetl.snapshot
+WHERE tenant_id = $1 AND organization_id = $2 AND aggregate_type = $3 AND aggregate_id = $4 AND version < (
+    SELECT min(newest.version) FROM (
+        SELECT version FROM noetl.snapshot
+        WHERE tenant_id = $1 AND organization_id = $2 AND aggregate_type = $3 AND aggregate_id = $4
+        ORDER BY version DESC LIMIT $5
+    ) AS newest
+)
+"""

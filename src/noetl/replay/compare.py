@@ -1,0 +1,131 @@
+"""Compares two sets of rows in bounded memory: rows go in from both sides, in any order, and the differing ones come out.
+
+A first pass sums rows into buckets by their names. Only rows of buckets whose sums differ are looked at in a second
+pass, so that millions of equal rows are never held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+from zlib import crc32
+
+from blake3 import blake3
+
+from noetl.project.folds.checksum import Tally, row_number
+from noetl.project.folds.fold import FoldedRow, RowKey
+from noetl.replay.report import Compared, Difference
+
+BUCKETS: Final = 1024
+LOOKED_INTO: Final = 64
+"""Differing buckets a second pass looks into; more would only add to what is known to be wrong."""
+SHOWN: Final = 10
+"""Differences reported of each projection."""
+
+
+class Sums:
+    """One side of the comparison: a tally per projection, and a sum per bucket over rows with their lineage."""
+
+    def __init__(self) -> None:
+        self.tallies: dict[str, Tally] = {}
+        self.buckets: dict[tuple[str, int], int] = {}
+
+    def add(self, folded: FoldedRow) -> int:
+        """Count a row in; return its checksum as a number."""
+        number = row_number(folded.key, folded.version, folded.row)
+        projection = folded.key.projection
+        tally = self.tallies.get(projection)
+        if tally is None:
+            tally = self.tallies[projection] = Tally()
+        tally.add(number)
+        lineage = f"{folded.execution_id} {folded.shard} {folded.first_position} {folded.last_position}"
+        proof = int.from_bytes(blake3(number.to_bytes(32, "big") + lineage.encode()).digest(16), "big")
+        place = (projection, bucket(folded.key.row_id))
+        self.buckets[place] = self.buckets.get(place, 0) + proof
+        return number
+
+
+def bucket(row_id: str) -> int:
+    """Return the bucket of a row."""
+    return crc32(row_id.encode()) % BUCKETS
+
+
+def compared(expected: Sums, found: Sums) -> list[Compared]:
+    """Return the sums of both sides by projection."""
+    differing = {projection for projection, _ in unequal(expected, found)}
+    return [
+        Compared(
+            projection=name,
+            expected_rows=expected.tallies.get(name, Tally()).rows,
+            found_rows=found.tallies.get(name, Tally()).rows,
+            expected=expected.tallies.get(name, Tally()).hex(),
+            found=found.tallies.get(name, Tally()).hex(),
+            equal=name not in differing,
+        )
+        for name in sorted(expected.tallies.keys() | found.tallies.keys())
+    ]
+
+
+def unequal(expected: Sums, found: Sums) -> list[tuple[str, int]]:
+    """Return the buckets whose sums differ."""
+    places = sorted(expected.buckets.keys() | found.buckets.keys())
+    return [place for place in places if expected.buckets.get(place, 0) != found.buckets.get(place, 0)]
+
+
+class Suspects:
+    """The rows of differing buckets, from both sides."""
+
+    def __init__(self, places: list[tuple[str, int]]) -> None:
+        self._places = frozenset(places[:LOOKED_INTO])
+        self._expected: dict[RowKey, FoldedRow] = {}
+        self._found: dict[RowKey, FoldedRow] = {}
+
+    def expect(self, folded: FoldedRow) -> None:
+        """Take a row folded from the ledger."""
+        if (folded.key.projection, bucket(folded.key.row_id)) in self._places:
+            self._expected[folded.key] = folded
+
+    def find(self, folded: FoldedRow) -> None:
+        """Take a stored row."""
+        if (folded.key.projection, bucket(folded.key.row_id)) in self._places:
+            self._found[folded.key] = folded
+
+    def differences(self) -> list[Difference]:
+        """Return the first differences of each projection, by row id."""
+        shown: dict[str, list[Difference]] = {}
+        for key in sorted(self._expected.keys() | self._found.keys()):
+            of_projection = shown.setdefault(key.projection, [])
+            if len(of_projection) < SHOWN:
+                of_projection += _row_differences(key, self._expected.get(key), self._found.get(key))
+        return [difference for differences in shown.values() for difference in differences[:SHOWN]]
+
+
+def _row_differences(key: RowKey, expected: FoldedRow | None, found: FoldedRow | None) -> Iterator[Difference]:
+    if expected is None or found is None:
+        yield _difference(key, "row", _summary(expected), _summary(found))
+        return
+    for name in ("version", "execution_id", "shard", "first_position", "last_position"):
+        if getattr(expected, name) != getattr(found, name):
+            yield _difference(key, name, getattr(expected, name), getattr(found, name))
+    for path, should, is_ in _fields(expected.row, found.row, "row"):
+        yield _difference(key, path, should, is_)
+
+
+def _fields(expected: Any, found: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Go down to the fields that differ."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for name in sorted(expected.keys() | found.keys()):
+            yield from _fields(expected.get(name), found.get(name), f"{path}.{name}")
+    elif type(expected) is not type(found) or expected != found:
+        # 1 and 1.0 are one number in canonical JSON, while true is another value.
+        if {type(expected), type(found)} == {int, float} and expected == found:
+            return
+        yield path, expected, found
+
+
+def _difference(key: RowKey, field: str, expected: Any, found: Any) -> Difference:
+    return Difference(where=key.projection, id=key.row_id, field=field, expected=expected, found=found)
+
+
+def _summary(folded: FoldedRow | None) -> Any:
+    return None if folded is None else folded.row

@@ -1,0 +1,79 @@
+"""What a verification found: the sums of both sides, the first differences, and how far the projections have come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from noetl.model.mark import Mark
+from noetl.model.stream import Scope
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is not as the events say."""
+
+    where: str
+    """A projection, or what else was compared: `stream`, `shard`, `idempotency_key`, `event_archive`, `payload`."""
+    id: str
+    field: str
+    expected: Any
+    """What follows from the events."""
+    found: Any
+
+    def sentence(self) -> str:
+        """Say it to a person."""
+        return f"{self.where} {self.id}: {self.field} should be {_shown(self.expected)} and is {_shown(self.found)}"
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """One projection, folded from the ledger and as it is stored."""
+
+    projection: str
+    expected_rows: int
+    found_rows: int
+    expected: str
+    found: str
+    equal: bool
+
+
+class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of one verification."""
+
+    scope: Scope
+    execution_id: int | None
+    mark: Mark
+    """The checkpoints of the projections that were compared."""
+    events: int
+    """Events folded."""
+    lag: int
+    """Events of all organizations that were not projected yet; they were not compared."""
+    projections: list[Compared]
+    differences: list[Difference]
+    payloads: int | None = None
+    """Payloads whose stored bytes were proven, when that was asked for."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything is as the events say."""
+        return not self.differences
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON values, ids as text."""
+        return {
+            "tenant_id": self.scope.tenant_id,
+            "organization_id": self.scope.organization_id,
+            "execution_id": None if self.execution_id is None else str(self.execution_id),
+            "clean": self.clean,
+            "mark": self.mark.token(),
+            "events": self.events,
+            "lag": self.lag,
+            "payloads": self.payloads,
+            "projections": msgspec.to_builtins(self.projections),
+            "differences": msgspec.to_builtins(self.differences),
+        }
+
+
+def _shown(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 200 else f"{text[:197]}..."

@@ -1,0 +1,170 @@
+"""Snapshots of executions: folded states kept as payloads to shorten replays. Never the authority, never trusted blindly.
+
+A snapshot holds every row except those of frames that have ended, the tallies of these, and the Merkle tree of the
+payload digests of all folded events. It is used only if its bytes match their digest, it was made by the same folds and
+upcasters, and its rows add up to the recorded checksum; otherwise it is passed over with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from noetl.errors import Corrupt, NoetlError, NotFound, Unsupported
+from noetl.faults import reach
+from noetl.model.canonical import canonical_json
+from noetl.model.payload_ref import PayloadRef
+from noetl.model.stream import Scope, execution_stream
+from noetl.payloads.codec import decode_json
+from noetl.payloads.port import PayloadStore
+from noetl.project.folds.registry import FoldRegistry
+from noetl.project.folds.state import FoldState
+from noetl.project.port import ProjectionStore, Snapshot
+from noetl.project.upcast import Upcasters
+from noetl.replay.folding import EVICTED, counting, fold_pages, own_pages
+from noetl.replay.merkle import MerkleRange
+from noetl.replay.pages import EventPages
+
+MEDIA_TYPE: Final = "application/vnd.noetl.snapshot+json"
+FORMAT: Final = 1
+KEPT: Final = 3
+"""How many snapshots of an execution are kept: the newest, and two to fall back on."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A state read from a snapshot, ready to be folded on."""
+
+    snapshot: Snapshot
+    state: FoldState
+    events: int
+    payloads: MerkleRange
+
+
+class Snapshots:
+    """Takes and loads snapshots of executions."""
+
+    def __init__(
+        self,
+        history: EventPages,
+        payloads: PayloadStore,
+        store: ProjectionStore,
+        folds: FoldRegistry,
+        upcasters: Upcasters,
+    ) -> None:
+        self._history = history
+        self._payloads = payloads
+        self._store = store
+        self._folds = folds
+        self._upcasters = upcasters
+
+    async def newest(self, scope: Scope, execution_id: int, upto: int) -> tuple[Resumed | None, list[str]]:
+        """Return the newest valid snapshot at or before a position, if there is one, and why others were passed over."""
+        warnings: list[str] = []
+        for snapshot in await self._store.load_snapshots(scope, "execution", str(execution_id), upto):
+            try:
+                return await self._load(snapshot), warnings
+            except NoetlError as problem:
+                warning = f"the snapshot at position {snapshot.version} is not used: {problem.message}"
+                _log.warning("execution %s: %s", execution_id, warning)
+                warnings.append(warning)
+        return None, warnings
+
+    async def take(self, scope: Scope, execution_id: int, upto: int | None = None) -> Snapshot:
+        """Fold an execution from its last valid snapshot up to a position, or to its last event, and keep the state."""
+        last = (1 << 63) - 1 if upto is None else upto
+        resumed, _ = await self.newest(scope, execution_id, last)
+        if resumed is None:
+            state, events, payloads, start = self._empty(), 0, MerkleRange(), 1
+        else:
+            state, events, payloads, start = (
+                resumed.state,
+                resumed.events,
+                resumed.payloads,
+                resumed.snapshot.version + 1,
+            )
+        pages = own_pages(self._history.execution_pages(scope, execution_id, start, to_position=upto))
+        folded = await fold_pages(state, pages, counting(payloads))
+        if resumed is not None and not folded:
+            return resumed.snapshot
+        if not events + folded:
+            raise NotFound(f"execution {execution_id} has no events to take a snapshot of")
+        return await self._keep(scope, execution_id, state, events + folded, payloads)
+
+    def _empty(self) -> FoldState:
+        return FoldState(self._folds.folds(), upcasters=self._upcasters, evict=EVICTED)
+
+    def _fold_versions(self) -> dict[str, int]:
+        return {fold.projection: fold.version for fold in self._folds.folds()}
+
+    async def _keep(
+        self, scope: Scope, execution_id: int, state: FoldState, events: int, payloads: MerkleRange
+    ) -> Snapshot:
+        position = state.positions[execution_stream(scope, execution_id).shard]
+        document = {
+            "format": FORMAT,
+            "execution_id": str(execution_id),
+            "position": position,
+            "events": events,
+            "payloads": payloads.export(),
+            "state": state.export(),
+        }
+        data = canonical_json(document)
+        reach("snapshot.before_store")
+        ref = await self._payloads.store(scope, data, MEDIA_TYPE)
+        reach("snapshot.after_store")
+        snapshot = Snapshot(
+            scope=scope,
+            aggregate_type="execution",
+            aggregate_id=str(execution_id),
+            version=position,
+            fold_versions=self._fold_versions(),
+            upcaster_digest=self._upcasters.digest(),
+            payload_root=payloads.root(),
+            encryption_context=_encryption_context(scope, ref),
+            checksum=state.checksum(),
+            payload_ref=ref,
+        )
+        await self._store.save_snapshot(snapshot)
+        reach("snapshot.after_commit")
+        await self._store.prune_snapshots(scope, "execution", str(execution_id), KEPT)
+        return snapshot
+
+    async def _load(self, snapshot: Snapshot) -> Resumed:
+        if snapshot.fold_versions != self._fold_versions():
+            raise Unsupported(f"it was made by other folds ({_versions(snapshot.fold_versions)})")
+        if snapshot.upcaster_digest != self._upcasters.digest():
+            raise Unsupported("it was made with other upcasters")
+        document = decode_json(await self._payloads.fetch(snapshot.scope, snapshot.payload_ref))
+        try:
+            resumed = self._restored(snapshot, document)
+        except (KeyError, TypeError, ValueError, AttributeError, AssertionError) as problem:
+            raise Unsupported(f"it is not in the form this program writes ({type(problem).__name__})") from problem
+        if resumed.payloads.root() != snapshot.payload_root:
+            raise Corrupt("its payload digests do not add up to the recorded root")
+        if resumed.state.checksum() != snapshot.checksum:
+            raise Corrupt("its rows do not add up to the recorded checksum")
+        return resumed
+
+    def _restored(self, snapshot: Snapshot, document: Mapping[str, Any]) -> Resumed:
+        execution_id = int(snapshot.aggregate_id)
+        found = (document["format"], document["execution_id"], document["position"])
+        if found != (FORMAT, snapshot.aggregate_id, snapshot.version):
+            raise Corrupt("its bytes are of another execution, position or format")
+        state = FoldState.restore(self._folds.folds(), document["state"], upcasters=self._upcasters, evict=EVICTED)
+        if state.positions != {execution_stream(snapshot.scope, execution_id).shard: snapshot.version}:
+            raise Corrupt("its state ends at another position")
+        return Resumed(snapshot, state, document["events"], MerkleRange.restore(document["payloads"]))
+
+
+def _encryption_context(scope: Scope, ref: PayloadRef) -> str:
+    """Say under whose key the bytes stand: with it destroyed, the snapshot is as unreadable as what it was made from."""
+    return f"tenant/{scope.tenant_id}/{ref.encoding}" if "aes256gcm" in ref.encoding else "none"
+
+
+def _versions(versions: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))

@@ -1,0 +1,231 @@
+"""Proves that what is stored equals what the events say; if it does not, names the first rows and fields that differ.
+
+Only reads. The ledger is folded anew, without snapshots, up to the checkpoints of the projections; checksums of stored
+rows are computed from their state, and the stored ones compared with that too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from noetl.errors import NoetlError, NotFound
+from noetl.ledger.database import Database
+from noetl.model.event import Event
+from noetl.model.mark import Mark
+from noetl.model.payload_ref import PayloadRef
+from noetl.model.stream import Scope, execution_stream
+from noetl.payloads.port import PayloadStore
+from noetl.project.folds.fold import Fold, FoldedRow
+from noetl.project.folds.registry import FoldRegistry
+from noetl.project.folds.state import FoldState
+from noetl.project.port import ProjectionStore, ProjectionView, StoredRow
+from noetl.project.upcast import Upcasters
+from noetl.replay.compare import SHOWN, Sums, Suspects, compared, unequal
+from noetl.replay.folding import fold_pages, own_pages
+from noetl.replay.inline import inline_differences, shard_differences
+from noetl.replay.pages import EventPages
+from noetl.replay.report import Difference, VerifyReport
+
+_SEEN: Final = 1_000_000
+"""Payload digests remembered so as not to check one twice."""
+
+Progress = Callable[[int], None]
+
+_SCOPES = """
+SELECT tenant_id, organization_id FROM noetl.stream UNION SELECT tenant_id, organization_id FROM noetl.projection
+ORDER BY 1, 2
+"""
+
+
+class Verifier:
+    """Compares projections and inline rows with the ledger."""
+
+    def __init__(
+        self,
+        history: EventPages,
+        payloads: PayloadStore,
+        store: ProjectionStore,
+        folds: FoldRegistry,
+        upcasters: Upcasters,
+        *,
+        database: Database | None = None,
+    ) -> None:
+        """Take the parts; without a database there are no inline rows to compare."""
+        self._history = history
+        self._payloads = payloads
+        self._store = store
+        self._folds = folds
+        self._upcasters = upcasters
+        self._database = database
+
+    async def verify(
+        self,
+        scope: Scope,
+        execution_id: int | None = None,
+        *,
+        check_payloads: bool = False,
+        progress: Progress | None = None,
+    ) -> VerifyReport:
+        """Verify an organization, or one execution of it; `progress` is told how many events were folded."""
+        async with self._store.snapshot_view(scope) as view:
+            mark = await view.checkpoints()
+            lag = sum((await self._history.head()).positions) - sum(mark.positions)
+            if execution_id is not None:
+                await self._must_exist(scope, execution_id)
+            pass_ = _Pass(self, scope, execution_id, mark)
+            found, differences = Sums(), list[Difference]()
+            async for stored in pass_.stored(view):
+                _count_stored(stored, found, differences)
+            expected = Sums()
+            payloads = _Payloads(self._payloads, scope) if check_payloads else None
+            events = await pass_.fold(expected.add, progress, payloads)
+            places = unequal(expected, found)
+            if places:
+                suspects = Suspects(places)
+                async for stored in pass_.stored(view):
+                    suspects.find(stored.folded)
+                await pass_.fold(suspects.expect, None, None)
+                differences += suspects.differences()
+        if self._database is not None:
+            differences += await inline_differences(self._database, scope, execution_id)
+        return VerifyReport(
+            scope=scope,
+            execution_id=execution_id,
+            mark=mark,
+            events=events,
+            lag=lag,
+            projections=compared(expected, found),
+            differences=differences + ([] if payloads is None else payloads.differences),
+            payloads=None if payloads is None else payloads.checked,
+        )
+
+    async def scopes(self) -> list[Scope]:
+        """Return every organization that has events or projected rows."""
+        assert self._database is not None
+        async with self._database.transaction(None, "projector") as connection:
+            return [Scope(*row) for row in await connection.fetch(_SCOPES)]
+
+    async def shards(self) -> list[Difference]:
+        """Compare the shard heads with the events of all tenants."""
+        assert self._database is not None
+        return await shard_differences(self._database)
+
+    async def _must_exist(self, scope: Scope, execution_id: int) -> None:
+        async for _ in self._history.execution_pages(scope, execution_id):
+            return
+        raise NotFound(f"there is no execution {execution_id} in {scope.tenant_id}/{scope.organization_id}")
+
+
+class _Pass:
+    """Both sides of one comparison, each readable more than once."""
+
+    def __init__(self, verifier: Verifier, scope: Scope, execution_id: int | None, mark: Mark) -> None:
+        self._history = verifier._history
+        self._upcasters = verifier._upcasters
+        self._scope = scope
+        self._execution_id = execution_id
+        self._mark = mark
+        # An object of the user's own may be fed by several executions; only the organization's fold has all of it.
+        folds = verifier._folds.folds()
+        self._folds: tuple[Fold, ...] = tuple(fold for fold in folds if execution_id is None or fold.per_execution)
+
+    async def stored(self, view: ProjectionView) -> AsyncIterator[StoredRow]:
+        """Give the stored rows."""
+        if self._execution_id is None:
+            async for stored in view.query():
+                yield stored
+            return
+        for fold in self._folds:
+            async for stored in view.query(fold.projection, {"execution_id": self._execution_id}):
+                yield stored
+
+    async def fold(
+        self, take: Callable[[FoldedRow], Any], progress: Progress | None, payloads: _Payloads | None
+    ) -> int:
+        """Fold the ledger up to the checkpoints, hand every row over, and return how many events there were."""
+        state = FoldState(self._folds, upcasters=self._upcasters, on_ended=take)
+        events = 0
+        for pages in self._pages():
+            watched = _watched(pages, progress, payloads)
+            events += await fold_pages(state, watched)
+        for fold in self._folds:
+            for folded in state.rows(fold.projection):
+                take(folded)
+        return events
+
+    def _pages(self) -> list[AsyncIterator[list[Event]]]:
+        scope, positions = self._scope, self._mark.positions
+        if self._execution_id is None:
+            return [
+                self._history.shard_pages(shard, scope=scope, to_position=last)
+                for shard, last in enumerate(positions)
+                if last
+            ]
+        last = positions[execution_stream(scope, self._execution_id).shard]
+        return [own_pages(self._history.execution_pages(scope, self._execution_id, to_position=last))]
+
+
+class _Payloads:
+    """Proves the stored bytes of payloads, each once, without keys."""
+
+    def __init__(self, store: PayloadStore, scope: Scope) -> None:
+        self._store = store
+        self._scope = scope
+        self._seen: set[bytes] = set()
+        self.checked = 0
+        self.differences: list[Difference] = []
+
+    async def check(self, event: Event) -> None:
+        for ref in (event.payload_ref, event.fields_ref):
+            if ref is not None and bytes.fromhex(ref.sha256) not in self._seen:
+                if len(self._seen) < _SEEN:
+                    self._seen.add(bytes.fromhex(ref.sha256))
+                await self._prove(event, ref)
+
+    async def _prove(self, event: Event, ref: PayloadRef) -> None:
+        self.checked += 1
+        try:
+            await self._store.check(self._scope, ref)
+        except NoetlError as problem:
+            if len(self.differences) < SHOWN:
+                self.differences.append(
+                    Difference(
+                        where="payload",
+                        id=ref.sha256,
+                        field=f"bytes, which event {event.event_id} at position {event.position} refers to",
+                        expected=ref.stored_sha256,
+                        found=f"{problem.code}: {problem.message}",
+                    )
+                )
+
+
+async def _watched(
+    pages: AsyncIterator[list[Event]], progress: Progress | None, payloads: _Payloads | None
+) -> AsyncIterator[list[Event]]:
+    async for page in pages:
+        if payloads is not None:
+            for event in page:
+                if event.payload_ref is not None or event.fields_ref is not None:
+                    await payloads.check(event)
+        yield page
+        if progress is not None:
+            progress(len(page))
+
+
+def _count_stored(stored: StoredRow, sums: Sums, differences: list[Difference]) -> None:
+    folded = stored.folded
+    try:
+        checksum = f"{sums.add(folded):064x}"
+    except (TypeError, ValueError) as problem:
+        checksum = f"that of canonical JSON, which the row has not: {problem}"
+    if checksum != stored.checksum and len(differences) < SHOWN:
+        differences.append(
+            Difference(
+                where=folded.key.projection,
+                id=folded.key.row_id,
+                field="checksum",
+                expected=checksum,
+                found=stored.checksum,
+            )
+        )

