@@ -127,12 +127,17 @@ class Ground:
 _JSON_COLUMNS = frozenset(_TYPES["json"].split())
 
 
+def folder_for_server() -> Path:
+    """Make a folder that another account may enter: run by root, the server has one."""
+    folder = Path(tempfile.mkdtemp(prefix="noetl-bench-"))
+    folder.chmod(0o755)
+    return folder
+
+
 @asynccontextmanager
 async def ground() -> AsyncIterator[Ground]:
     """Give a fresh ground and remove it afterwards."""
-    # Run by root, the server has another account, which must be able to enter.
-    folder = Path(tempfile.mkdtemp(prefix="noetl-bench-"))
-    folder.chmod(0o755)
+    folder = folder_for_server()
     server = EmbeddedServer(folder / "home")
     try:
         with server:

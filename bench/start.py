@@ -6,11 +6,11 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from bench.figure import Figure
+from bench.ground import folder_for_server
 from noetl.runtime.embedded import EmbeddedServer
 
 ROUNDS = 7
@@ -36,8 +36,7 @@ def _help() -> Figure:
 
 
 def _embedded() -> Figure:
-    folder = Path(tempfile.mkdtemp(prefix="noetl-bench-"))
-    folder.chmod(0o755)
+    folder = folder_for_server()
     home = folder / "home"
     try:
         with EmbeddedServer(home):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
 import tempfile
 import time
@@ -20,11 +21,12 @@ from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.event import Draft
 from noetl.model.ids import SnowflakeGenerator, snowflake_at
+from noetl.model.mark import Mark
 from noetl.model.stream import Scope
 from noetl.runtime import migrate
 from noetl.runtime.embedded import EmbeddedServer
 from noetl.testing.drafts import Drafts
-from noetl.testing.ledger_reading import everything, read
+from noetl.testing.ledger_reading import everything, read, read_execution
 from noetl.testing.ledger_reads import taken
 from noetl.testing.postgres import FreshDatabases
 
@@ -89,6 +91,87 @@ async def test_one_append_that_violates_an_index_does_not_fail_its_group(
     events = await everything(ledger)
     assert len(events) == 21
     assert sum((await ledger.head()).positions) == 21
+
+
+async def test_reading_goes_on_page_by_page(
+    ledger: PostgresLedger, drafts: Drafts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noetl.ledger.postgres.PAGE_EVENTS", 3)
+    run, loop = drafts.mint(), drafts.mint()
+    items = drafts.loop_items(run, loop, 9)
+    await ledger.append(items[0].stream, items)
+    expected = [item.event_id for item in items]
+    assert [event.event_id for event in await read(ledger, items[0].stream)] == expected
+    assert [event.event_id for event in await read_execution(ledger, SCOPE, run)] == expected
+    assert [event.event_id for event in await read_execution(ledger, SCOPE, run, 2, 8)] == expected[1:8]
+    assert [event.event_id for event in await everything(ledger)] == expected
+    async with aclosing(ledger.subscribe(Mark.zero())) as batches:
+        assert [event.event_id for event in await taken(batches, 9)] == expected
+
+
+async def test_an_append_larger_than_a_group_is_written_whole(
+    ledger: PostgresLedger, database: Database, drafts: Drafts
+) -> None:
+    large = drafts.loop_items(drafts.mint(), drafts.mint(), 1500)
+    small = [drafts.loop_item(drafts.mint(), drafts.mint(), 0) for _ in range(3)]
+    answers = await asyncio.gather(
+        *(ledger.append(sent[0].stream, sent) for sent in ([small[0]], large, [small[1]], [small[2]]))
+    )
+    assert [answer.last_version for answer in answers] == [1, 1500, 1, 1]
+    async with database.transaction(SCOPE) as connection:
+        assert await connection.fetchval("SELECT count(DISTINCT xmin::text) FROM noetl.event") == 3
+
+
+async def test_a_caller_that_gives_up_does_not_disturb_the_others(ledger: PostgresLedger, drafts: Drafts) -> None:
+    items = [drafts.loop_item(drafts.mint(), drafts.mint(), 0) for _ in range(8)]
+    tries = [asyncio.ensure_future(ledger.append(item.stream, [item])) for item in items]
+    await asyncio.sleep(0)
+    tries[3].cancel()
+    answers = await asyncio.gather(*tries, return_exceptions=True)
+    assert [place for place, answer in enumerate(answers) if isinstance(answer, BaseException)] == [3]
+    again = await ledger.append(items[3].stream, [items[3]])
+    assert again.event_ids == (items[3].event_id,)
+    assert len(await everything(ledger)) == 8
+
+
+async def test_two_processes_that_share_streams_and_keys_neither_deadlock_nor_leave_gaps(
+    owner_url: str, drafts: Drafts
+) -> None:
+    runs = [(drafts.mint(), drafts.mint()) for _ in range(12)]
+    databases = [Database(owner_url, as_roles=True) for _ in range(3)]
+    ledgers = [PostgresLedger(database) for database in databases]
+
+    def shuffled(seed: int) -> list[Draft]:
+        items = [
+            drafts.loop_item(run, loop, index, idempotency_key=f"{run}/{index}")
+            for index in range(8)
+            for run, loop in runs
+        ]
+        random.Random(seed).shuffle(items)
+        return items
+
+    tries = [ledger.append(item.stream, [item]) for seed, ledger in enumerate(ledgers) for item in shuffled(seed)]
+    answers = await asyncio.gather(*tries)
+    assert sum(answer.repeated for answer in answers) == 2 * 96
+    assert len({answer.event_ids for answer in answers}) == 96
+    events = await everything(ledgers[0])
+    assert len(events) == 96 == sum((await ledgers[1].head()).positions)
+    for shard in {event.shard for event in events}:
+        positions = [event.position for event in events if event.shard == shard]
+        assert positions == list(range(1, len(positions) + 1))
+    for ledger, database in zip(ledgers, databases, strict=True):
+        await ledger.close()
+        await database.close()
+
+
+async def test_a_refused_append_leaves_no_head_of_a_stream_behind(
+    ledger: PostgresLedger, database: Database, drafts: Drafts
+) -> None:
+    draft = drafts.execution(drafts.mint())
+    with pytest.raises(VersionConflict):
+        await ledger.append(draft.stream, [draft], expected_version=4)
+    async with database.transaction(SCOPE) as connection:
+        assert await connection.fetch("SELECT * FROM noetl.stream") == []
 
 
 async def test_a_key_that_ran_out_is_free_again(database: Database, drafts: Drafts) -> None:
@@ -405,4 +488,50 @@ async def test_a_restarted_server_loses_nothing_acknowledged_and_the_ledger_goes
     assert sorted(event.event_id for event in events) == sorted(acknowledged)
     assert sum((await ledger.head()).positions) == len(events)
     await ledger.close()
+    await database.close()
+
+
+@pytest.mark.fault
+async def test_a_subscription_outlives_a_restart_of_the_server(own_server: EmbeddedServer, drafts: Drafts) -> None:
+    await asyncio.to_thread(migrate.upgrade, own_server.url())
+    database = Database(own_server.url(), as_roles=True)
+    ledger = PostgresLedger(database, poll_seconds=0.1)
+    before, after = (drafts.execution(drafts.mint()) for _ in range(2))
+    async with aclosing(ledger.subscribe(Mark.zero())) as batches:
+        await ledger.append(before.stream, [before])
+        assert [event.event_id for event in await taken(batches, 1)] == [before.event_id]
+        waiting = asyncio.ensure_future(taken(batches, 1))
+        await asyncio.to_thread(own_server.stop)
+        await asyncio.to_thread(own_server.start)
+        await ledger.append(after.stream, [after])
+        assert [event.event_id for event in await waiting] == [after.event_id]
+    await ledger.close()
+    await database.close()
+
+
+async def test_a_lost_listening_connection_is_opened_again(
+    database: Database, owner_url: str, fresh_databases: FreshDatabases, drafts: Drafts
+) -> None:
+    ledger = PostgresLedger(database, poll_seconds=3600)
+    admin = await asyncpg.connect(fresh_databases.url(owner_url.split("?")[0].rsplit("/", 1)[1], "noetl_admin"))
+    async with aclosing(ledger.subscribe(Mark.zero())) as batches:
+        for number in range(3):
+            waiting = asyncio.ensure_future(taken(batches, 1))
+            draft = drafts.execution(drafts.mint())
+            await ledger.append(draft.stream, [draft])
+            assert [event.event_id for event in await waiting] == [draft.event_id]
+            if number < 2:
+                cut = await admin.fetch(
+                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()"
+                    " AND application_name = 'noetl_projector' AND query LIKE 'LISTEN%'"
+                )
+                assert len(cut) == 1
+    await admin.close()
+    await ledger.close()
+
+
+async def test_a_subscription_that_never_reached_the_server_says_so(short_directory: Path) -> None:
+    database = Database(f"postgresql:///nothing?host={short_directory}&port=5432", as_roles=True)
+    with pytest.raises(Unavailable):
+        await anext(PostgresLedger(database).subscribe(Mark.zero()))
     await database.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.execution import find_execution
+from noetl.cli.execution import find_execution, must_exist
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +56,8 @@ async def _events(execution: str, printer: _Printer, first: int, *, follow: bool
             position = page[-1].position + 1
             if printer.print(page):
                 return
+        if position == first:
+            await must_exist(runtime, scope, execution_id)
         if follow:
             await _follow(runtime, scope, execution_id, printer, position)
 
@@ -115,9 +117,7 @@ class _Table:
 
         table = Table(box=None, pad_edge=False, show_header=self._widths is None, header_style="bold")
         rows = [_row(event) for event in page]
-        widths = self._widths or [
-            max(len(cell) for cell in column) for column in zip(_COLUMNS, *rows, strict=True)
-        ]
+        widths = self._widths or [max(len(cell) for cell in column) for column in zip(_COLUMNS, *rows, strict=True)]
         for name, width in zip(_COLUMNS[:-1], widths, strict=False):
             right = name == "POSITION"
             table.add_column(name, no_wrap=True, min_width=width, justify="right" if right else "left")

@@ -29,7 +29,7 @@ class MemoryLedger:
         self._versions: dict[Stream, int] = {}
         self._keys: dict[tuple[Scope, str], tuple[bytes, Appended]] = {}
         self._once: set[tuple[Scope, int, str, object]] = set()
-        self._ids: dict[tuple[int, int], Event] = {}
+        self._ids: dict[tuple[Scope, int, int], Event] = {}
         self._grown = asyncio.Condition()
 
     async def append(self, stream: Stream, drafts: Sequence[Draft], expected_version: int | None = None) -> Appended:
@@ -51,7 +51,7 @@ class MemoryLedger:
                 raise VersionConflict(
                     f"stream {stream.stream_id} is at version {version}, not at {expected_version}", version=version
                 )
-            if any((draft.execution_id, draft.event_id) in self._ids for draft in drafts):
+            if any((stream.scope, draft.execution_id, draft.event_id) in self._ids for draft in drafts):
                 raise EventInvalid("an event_id of this append is already used by another event")
             answer = self._write(stream, drafts, version)
             self._once.update(once)
@@ -71,7 +71,7 @@ class MemoryLedger:
 
     def _standing(self, item: Request) -> Appended | None:
         """Recognise an append by its event ids."""
-        known = [self._ids.get((row[0], row[1])) for row in item.rows]
+        known = [self._ids.get((item.stream.scope, row[0], row[1])) for row in item.rows]
         events = [event for event in known if event is not None and event.stream == item.stream]
         if not events:
             return None
@@ -94,7 +94,7 @@ class MemoryLedger:
                 ingest_time=ingest_time,
             )
             events.append(event)
-            self._ids[event.execution_id, event.event_id] = event
+            self._ids[stream.scope, event.execution_id, event.event_id] = event
         self._versions[stream] = version + len(drafts)
         return _answer(stream, version + 1, first_position, tuple(draft.event_id for draft in drafts))
 

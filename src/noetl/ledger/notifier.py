@@ -53,6 +53,13 @@ class Listener:
         self._poll_seconds = poll_seconds
         self._news = asyncio.Event()
         self._shards: set[int] = set()
+        self.lost = False
+        """Whether the connection is gone, so that only the poll interval is left."""
+
+    def lose(self, _connection: Any) -> None:
+        """Take the news that the connection is gone."""
+        self.lost = True
+        self._news.set()
 
     def hear(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
         """Take a notification."""
@@ -78,6 +85,7 @@ async def listening(database: Database, role: Role, poll_seconds: float) -> Asyn
     connection = await database.connect(role)
     try:
         await connection.add_listener(CHANNEL, listener.hear)
+        connection.add_termination_listener(listener.lose)
         yield listener
     finally:
         with suppress(*LOST):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import asyncpg
 
-from noetl.errors import AlreadyRecorded, NoetlError
+from noetl.errors import AlreadyRecorded, NoetlError, Unavailable
 from noetl.faults import reach
 from noetl.ledger.batch import APPEND_SQL, answer_of, arguments, request
 from noetl.ledger.committer import Committer
@@ -124,19 +125,31 @@ class PostgresLedger:
         wanted = range(SHARD_COUNT) if shards is None else shards
         after = {shard: cursor.positions[shard] for shard in wanted}
         role: Role = "projector" if scope is None else "runtime"
-        async with listening(self._database, role, self._poll_seconds) as listener:
-            changed: set[int] | None = None
-            while True:
-                head = await self.head()
-                for shard in wanted:
-                    if after[shard] >= head.positions[shard] or (changed is not None and shard not in changed):
-                        continue
-                    async for page in self.shard_pages(
-                        shard, after[shard] + 1, scope=scope, to_position=head.positions[shard]
-                    ):
-                        yield page
-                    after[shard] = head.positions[shard]
-                changed = await listener.wait()
+        heard = False
+        while True:
+            try:
+                async with listening(self._database, role, self._poll_seconds) as listener:
+                    heard, changed = True, None
+                    while not listener.lost:
+                        async for page in self._news(after, scope, changed):
+                            yield page
+                        changed = await listener.wait()
+            except Unavailable:
+                # A restart of the server ends no subscription: it goes on from where it was.
+                if not heard:
+                    raise
+                await asyncio.sleep(self._poll_seconds)
+
+    async def _news(
+        self, after: dict[int, int], scope: Scope | None, changed: set[int] | None
+    ) -> AsyncIterator[list[Event]]:
+        """Give what stands after the positions, in the shards that changed or in all, and move the positions on."""
+        head = await self.head()
+        for shard in after if changed is None else after.keys() & changed:
+            async for page in self.shard_pages(shard, after[shard] + 1, scope=scope, to_position=head.positions[shard]):
+                after[shard] = page[-1].position
+                yield page
+            after[shard] = head.positions[shard]
 
     async def _pages(
         self,

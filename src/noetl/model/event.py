@@ -94,7 +94,7 @@ TIME_FIELDS = frozenset({"event_time", "ingest_time"})
 
 def is_utc(value: datetime) -> bool:
     """Tell whether a time carries UTC."""
-    return value.tzinfo is not None and value.utcoffset() == _ZERO
+    return value.tzinfo is UTC or (value.tzinfo is not None and value.utcoffset() == _ZERO)
 
 
 def time_text(value: datetime) -> str:

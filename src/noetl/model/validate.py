@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from noetl.errors import EventInvalid
-from noetl.model.catalogue import BY_NAME, event_type
+from noetl.model.catalogue import BY_NAME, EVENT_TYPES, event_type
 from noetl.model.event import INLINE_LIMIT, Draft, is_utc
 from noetl.model.event_type import OPEN_PREFIX, EventType, NoFields
 from noetl.model.stream import Stream
@@ -44,11 +44,14 @@ _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 def validate(stream: Stream, drafts: Sequence[Draft]) -> None:
     """Refuse drafts that break an invariant of the envelope or do not belong to the stream."""
     problems = _stream_problems(stream)
+    owner = (stream.tenant_id, stream.organization_id, stream.stream_id)
+    execution_id = stream.execution_id
     if not drafts:
         problems.append("an append needs at least one event")
     for number, draft in enumerate(drafts):
-        found = _draft_problems(stream, draft)
-        problems += [f"event {number} ({draft.event_type}): {problem}" for problem in found]
+        found = _draft_problems(owner, execution_id, draft)
+        if found:
+            problems += [f"event {number} ({draft.event_type}): {problem}" for problem in found]
     if len({draft.execution_id for draft in drafts}) > 1:
         problems.append("the events of one append must carry one execution_id")
     if len({draft.event_id for draft in drafts}) != len(drafts):
@@ -75,20 +78,16 @@ def _stream_problems(stream: Stream) -> list[str]:
     return problems
 
 
-def _draft_problems(stream: Stream, draft: Draft) -> list[str]:
+def _draft_problems(owner: tuple[str, str, str], execution_id: int | None, draft: Draft) -> list[str]:
     kind = event_type(draft.event_type)
     if kind is None:
         return [f"unknown event type{_suggestion(draft.event_type)}"]
     found: list[str] = []
-    if (draft.tenant_id, draft.organization_id, draft.stream_id) != (
-        stream.tenant_id,
-        stream.organization_id,
-        stream.stream_id,
-    ):
+    if (draft.tenant_id, draft.organization_id, draft.stream_id) != owner:
         found.append("tenant_id, organization_id and stream_id are not those of the stream appended to")
     if not 0 < draft.event_id <= _MAX_ID or not 0 < draft.execution_id <= _MAX_ID:
         found.append("event_id and execution_id must be positive 64-bit numbers")
-    if stream.execution_id not in (None, draft.execution_id):
+    if execution_id is not None and execution_id != draft.execution_id:
         found.append(f"execution_id {draft.execution_id} is not the stream's")
     if not is_utc(draft.event_time):
         found.append("event_time must be an aware time in UTC")
@@ -100,56 +99,69 @@ def _draft_problems(stream: Stream, draft: Draft) -> list[str]:
         found.append("idempotency_key is mandatory, because this transition is retried from outside")
     if draft.idempotency_key == "":
         found.append("idempotency_key must not be empty")
-    found += _number_problems(draft) + _text_problems(draft)
-    for ref in (draft.payload_ref, draft.fields_ref):
-        if ref is not None:
-            found += ref.problems(draft.tenant_id, draft.organization_id)
-    found += [f"{name} is mandatory" for name in kind.needs if getattr(draft, name) is None]
-    return found + _schema_problems(kind, draft)
-
-
-def _number_problems(draft: Draft) -> list[str]:
-    found = [
-        f"{name} must be a positive 64-bit number"
-        for name, value in zip(_OPTIONAL_IDS, _optional_ids(draft), strict=True)
-        if value is not None and not 0 < value <= _MAX_ID
-    ]
-    if draft.current_index is not None and not 0 <= draft.current_index <= _MAX_ID:
-        found.append("current_index must be a 64-bit number from 0")
+    if draft.payload_ref is not None:
+        found += draft.payload_ref.problems(draft.tenant_id, draft.organization_id)
+    if draft.fields_ref is not None:
+        found += draft.fields_ref.problems(draft.tenant_id, draft.organization_id)
+    for name in kind.needs:
+        if getattr(draft, name) is None:
+            found.append(f"{name} is mandatory")
+    _find_number_problems(draft, found)
+    _find_text_problems(draft, found)
+    _find_schema_problems(kind, draft, found)
     return found
 
 
-def _text_problems(draft: Draft) -> list[str]:
+def _find_number_problems(draft: Draft, found: list[str]) -> None:
+    ids = _optional_ids(draft)
+    given = [value for value in ids if value is not None]
+    if given and not 0 < min(given) <= max(given) <= _MAX_ID:
+        found += [
+            f"{name} must be a positive 64-bit number"
+            for name, value in zip(_OPTIONAL_IDS, ids, strict=True)
+            if value is not None and not 0 < value <= _MAX_ID
+        ]
+    if draft.current_index is not None and not 0 <= draft.current_index <= _MAX_ID:
+        found.append("current_index must be a 64-bit number from 0")
+
+
+def _find_text_problems(draft: Draft, found: list[str]) -> None:
     names = _names(draft)
     joined = "".join(filter(None, (*names, draft.error)))
     # One look at all text together is enough for nearly every event.
-    if len(joined) <= _MAX_NAME and not _NO_TEXT.search(joined):
-        return []
-    found = [
+    if len(joined) <= _MAX_NAME and ((joined.isascii() and "\x00" not in joined) or not _NO_TEXT.search(joined)):
+        return
+    found += [
         f"{name} must have at most {_MAX_NAME} characters"
         for name, value in zip(_NAMES, names, strict=True)
         if value is not None and len(value) > _MAX_NAME
     ]
     if draft.error is not None and len(draft.error) > INLINE_LIMIT:
         found.append(f"error must have at most {INLINE_LIMIT} characters")
-    return found + [
+    found += [
         f"{name} holds a NUL character or a lone surrogate, which is no text"
         for name, value in zip((*_NAMES, "error"), (*names, draft.error), strict=True)
         if value is not None and _NO_TEXT.search(value)
     ]
 
 
-def _schema_problems(kind: EventType, draft: Draft) -> list[str]:
-    found: list[str] = []
-    if kind.name in BY_NAME and (draft.schema_name, draft.schema_version) != (kind.schema_name, kind.version):
+_SCHEMAS = {kind.name: (kind.schema_name, kind.version) for kind in EVENT_TYPES}
+_TYPED_PARTS: dict[str, tuple[tuple[str, type[msgspec.Struct]], ...]] = {
+    kind.name: tuple(
+        (part, getattr(kind, part)) for part in ("meta", "context", "result") if getattr(kind, part) is not NoFields
+    )
+    for kind in EVENT_TYPES
+}
+
+
+def _find_schema_problems(kind: EventType, draft: Draft, found: list[str]) -> None:
+    schema = _SCHEMAS.get(kind.name)
+    if schema is not None and (draft.schema_name, draft.schema_version) != schema:
         found.append(f"schema must be {kind.schema_name} version {kind.version}")
     elif not draft.schema_name or not 1 <= draft.schema_version <= _MAX_SCHEMA_VERSION:
         found.append("schema_name and schema_version (from 1) are mandatory")
-    for part in ("meta", "context", "result"):
-        fields: type[msgspec.Struct] = getattr(kind, part)
-        if fields is not NoFields:
-            found += _field_problems(part, getattr(draft, part), fields)
-    return found
+    for part, fields in _TYPED_PARTS.get(kind.name, ()):
+        found += _field_problems(part, getattr(draft, part), fields)
 
 
 def _field_problems(part: str, value: Any, fields: type[msgspec.Struct]) -> list[str]:

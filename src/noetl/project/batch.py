@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 
 from noetl.errors import HistoryNotKept, NoetlError
@@ -13,6 +14,8 @@ from noetl.project.folds.registry import FoldRegistry
 from noetl.project.folds.state import FoldState
 from noetl.project.port import ProjectionStore
 from noetl.project.upcast import Upcasters
+
+log = logging.getLogger("noetl.projector")
 
 
 class Batches:
@@ -62,9 +65,18 @@ class Batches:
         upto = events[-1].position
         if not await self._store.save_projections(shard, after, upto, rows, events, self._versions):
             return False
-        if self._on_batch is not None:
-            await self._on_batch(shard, events)
+        await self._tell(shard, events)
         return True
+
+    async def _tell(self, shard: int, events: list[Event]) -> None:
+        """Pass a committed batch on. What goes wrong there is no reason to stop projecting."""
+        if self._on_batch is None:
+            return
+        try:
+            await self._on_batch(shard, events)
+        except Exception as error:
+            extra = {"action": "projector.batch_not_passed_on", "shard": shard, "position": events[-1].position}
+            log.warning("what follows a projected batch failed: %s", error, extra=extra, exc_info=error)
 
     async def _folded(self, shard: int, after: int, events: list[Event]) -> list[FoldedRow]:
         state = FoldState(self._folds, upcasters=self._upcasters, keep_ended=True)

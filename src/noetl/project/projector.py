@@ -42,7 +42,7 @@ Listen = Callable[[], AbstractAsyncContextManager[Listener]]
 """Opens a listener, such as `lambda: listening(database, "projector", poll_seconds)`."""
 
 OnBatch = Callable[[int, list[Event]], Awaitable[None]]
-"""Is told the shard and its events after they are committed."""
+"""Is told the shard and its events after they are committed; what it raises is logged and stops nothing."""
 
 
 class Projector:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import orjson
-
 from noetl.errors import InputError, Unsupported
-from noetl.model.canonical import canonical_json
-from noetl.project.folds.checksum import row_checksum
-from noetl.project.folds.fold import FoldedRow, RowKey
+from noetl.project.folds.checksum import canonical_row
+from noetl.project.folds.fold import FoldedRow, RowKey, parsed_row
 from noetl.project.port import Failure, Page, StoredRow
 
 COLUMNS: Final = (
@@ -36,6 +33,7 @@ _FILTERS: Final[dict[str, type]] = {"execution_id": int, "status": str}
 
 def to_columns(folded: FoldedRow) -> Columns:
     """Lay a row out for storage."""
+    state, checksum = canonical_row(folded)
     status = folded.row.get("status")
     return (
         *folded.key,
@@ -46,8 +44,8 @@ def to_columns(folded: FoldedRow) -> Columns:
         folded.version,
         # A user's row may call anything its status; what is no text cannot be searched for.
         status if isinstance(status, str) and "\0" not in status else None,
-        row_checksum(folded),
-        canonical_json(folded.row).decode(),
+        checksum,
+        state.decode(),
     )
 
 
@@ -68,7 +66,7 @@ def from_columns(columns: Iterable[Any]) -> StoredRow:
         state,
     ) = columns
     key = RowKey(tenant_id, organization_id, projection, row_id)
-    return StoredRow(FoldedRow(key, version, execution_id, shard, first, last, orjson.loads(state)), status, checksum)
+    return StoredRow(FoldedRow(key, version, execution_id, shard, first, last, parsed_row(state)), status, checksum)
 
 
 def check_query(projection: str | None, filters: Mapping[str, Any] | None, page: Page | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from noetl.errors import AlreadyRecorded, EventInvalid, VersionConflict
 from noetl.ledger.port import Ledger
 from noetl.model.event import INLINE_LIMIT, Draft
+from noetl.model.stream import Scope
 from noetl.testing.drafts import Drafts
 from noetl.testing.ledger_reading import everything, read
 
@@ -165,6 +166,16 @@ class AppendContract:
         with pytest.raises(EventInvalid, match="already used"):
             await ledger.append(items[0].stream, items)
         assert len(await everything(ledger)) == 1
+
+    async def test_organizations_may_use_equal_ids_throughout(self, ledger: Ledger, drafts: Drafts) -> None:
+        run, loop, event_id = drafts.mint(), drafts.mint(), drafts.mint()
+        for scope in (drafts.scope, Scope(drafts.scope.tenant_id, "other"), Scope("other", "care")):
+            items = Drafts(scope, drafts.mint).loop_items(run, loop, 1)
+            items += [Drafts(scope, lambda: event_id).loop(run, loop, "loop.done")]
+            assert (await ledger.append(items[0].stream, items, expected_version=0)).first_version == 1
+            again = await ledger.append(items[0].stream, items, expected_version=0)
+            assert again.event_ids == tuple(item.event_id for item in items)
+            assert len(await everything(ledger, scope)) == 2
 
     @pytest.mark.parametrize("kind", ["loop.done", "loop.fanin.completed", "command.issued"])
     async def test_a_fact_that_may_stand_once_is_refused_the_second_time(

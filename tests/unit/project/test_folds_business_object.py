@@ -9,9 +9,10 @@ import pytest
 from tests.properties.histories import HOME, INVOICE_POSTED, NEIGHBOUR, Chronicle
 
 from noetl.errors import FoldFailed, InputError
+from noetl.model.canonical import canonical_json
 from noetl.model.event import Event
 from noetl.project.folds.business_object import business_object
-from noetl.project.folds.fold import Fold, Row
+from noetl.project.folds.fold import Fold, Row, parsed_row
 from noetl.project.folds.registry import FoldRegistry, built_in_folds
 from noetl.project.folds.state import FoldState
 
@@ -131,7 +132,28 @@ def test_a_row_shares_nothing_with_what_the_function_returned(chronicle: Chronic
     assert row == {"lines": []}
 
 
-@pytest.mark.parametrize(("row_id", "why"), [(7, "its key returned 7"), ("", "its key returned ''")])
+def test_a_row_is_the_same_for_the_next_event_as_if_a_store_had_kept_it(chronicle: Chronicle) -> None:
+    row = making({"share": 4 / 2, "pair": (1, 2), "large": 1e17, "huge": -1e20, "id": "604876797720658689"}).apply(
+        None, post(chronicle, 1)
+    )
+    assert row is not None
+    assert parsed_row(canonical_json(row).decode()) == row
+    kinds = {field: type(value) for field, value in row.items()}
+    assert kinds == {"share": int, "pair": list, "large": float, "huge": float, "id": str}
+    assert (row["large"], row["huge"], row["pair"]) == (1e17, -1e20, [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("row_id", "why"),
+    [
+        (7, "its key returned 7"),
+        ("", "its key returned ''"),
+        ("a\0b", "its key returned 'a\\x00b', and a row's id is text of 1 to 1024 bytes without NUL, or None"),
+        ("\N{EURO SIGN}" * 342, "..., and a row's id is text of 1 to 1024 bytes"),
+        ("\ud800", "its key returned '\\ud800'"),
+    ],
+    ids=["number", "empty", "nul", "long", "surrogate"],
+)
 def test_a_key_must_be_text(chronicle: Chronicle, row_id: Any, why: str) -> None:
     fold = business_object("keyed", events=[INVOICE_POSTED], key=lambda event: row_id)(lambda row, event: {})
     with pytest.raises(FoldFailed) as caught:

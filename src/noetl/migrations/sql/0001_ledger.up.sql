@@ -14,8 +14,13 @@ BEGIN
             NULL; -- roles belong to the whole server: another database of it made this one
         END;
         -- So that one login may take each role where a server has a single account for NoETL.
-        IF NOT pg_has_role(current_user, role_name, 'MEMBER') THEN
-            EXECUTE format('GRANT %I TO current_user', role_name);
+        -- From 16 on the creator of a role may grant it, but not take it, and need not inherit what it may see.
+        IF current_setting('server_version_num')::integer < 160000 THEN
+            IF NOT pg_has_role(current_user, role_name, 'MEMBER') THEN
+                EXECUTE format('GRANT %I TO current_user', role_name);
+            END IF;
+        ELSIF NOT pg_has_role(current_user, role_name, 'SET') THEN
+            EXECUTE format('GRANT %I TO current_user WITH SET TRUE, INHERIT FALSE', role_name);
         END IF;
         EXECUTE format('GRANT USAGE ON SCHEMA noetl TO %I', role_name);
     END LOOP;
@@ -113,7 +118,7 @@ CREATE TABLE noetl.event (
     current_item        json,
     payload_ref         json,
     fields_ref          json,
-    CONSTRAINT event_pkey PRIMARY KEY (execution_id, event_id),
+    CONSTRAINT event_pkey PRIMARY KEY (execution_id, event_id, tenant_id, organization_id),
     CONSTRAINT event_references_not_data CHECK (
         coalesce(octet_length(meta::text), 0) + coalesce(octet_length(context::text), 0)
         + coalesce(octet_length(result::text), 0) + coalesce(octet_length(current_item::text), 0) <= 65536
@@ -121,16 +126,17 @@ CREATE TABLE noetl.event (
 ) PARTITION BY RANGE (execution_id);
 COMMENT ON TABLE noetl.event IS 'The ledger: every accepted fact, in commit order per shard. Rows are never changed.';
 
+-- Tenants may use equal ids, so every key of theirs carries tenant and organization.
 CREATE UNIQUE INDEX uidx_event_shard_position ON noetl.event (shard, position, execution_id);
 CREATE UNIQUE INDEX uidx_event_stream_version
     ON noetl.event (stream_id, stream_version, execution_id, tenant_id, organization_id);
 CREATE INDEX idx_event_execution_position ON noetl.event (execution_id, position);
 CREATE UNIQUE INDEX uidx_event_command_issued_command_id
-    ON noetl.event (execution_id, command_id) WHERE event_type = 'command.issued';
+    ON noetl.event (execution_id, command_id, tenant_id, organization_id) WHERE event_type = 'command.issued';
 CREATE UNIQUE INDEX uidx_event_loop_done_loop_id
-    ON noetl.event (execution_id, loop_id) WHERE event_type = 'loop.done';
+    ON noetl.event (execution_id, loop_id, tenant_id, organization_id) WHERE event_type = 'loop.done';
 CREATE UNIQUE INDEX uidx_event_loop_fanin_completed_loop_id
-    ON noetl.event (execution_id, loop_id) WHERE event_type = 'loop.fanin.completed';
+    ON noetl.event (execution_id, loop_id, tenant_id, organization_id) WHERE event_type = 'loop.fanin.completed';
 CREATE INDEX idx_event_loop_id_type ON noetl.event (execution_id, loop_id, event_type) WHERE loop_id IS NOT NULL;
 CREATE INDEX idx_event_payload ON noetl.event (payload_sha256) WHERE payload_sha256 IS NOT NULL;
 CREATE INDEX idx_event_fields ON noetl.event (fields_sha256) WHERE fields_sha256 IS NOT NULL;

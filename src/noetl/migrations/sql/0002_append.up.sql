@@ -120,13 +120,14 @@ BEGIN
             SELECT DISTINCT e.append
             FROM unnest(e_append, e_execution, e_type, e_command, e_loop) AS e (append, execution, type, command, loop)
             WHERE (e.type = 'command.issued' AND EXISTS (SELECT FROM noetl.event AS x
-                       WHERE x.execution_id = e.execution AND x.command_id = e.command
-                       AND x.event_type = 'command.issued'))
+                       WHERE x.execution_id = e.execution AND x.command_id = e.command AND x.tenant_id = p_tenant
+                       AND x.organization_id = p_organization AND x.event_type = 'command.issued'))
                OR (e.type = 'loop.done' AND EXISTS (SELECT FROM noetl.event AS x
-                       WHERE x.execution_id = e.execution AND x.loop_id = e.loop AND x.event_type = 'loop.done'))
+                       WHERE x.execution_id = e.execution AND x.loop_id = e.loop AND x.tenant_id = p_tenant
+                       AND x.organization_id = p_organization AND x.event_type = 'loop.done'))
                OR (e.type = 'loop.fanin.completed' AND EXISTS (SELECT FROM noetl.event AS x
-                       WHERE x.execution_id = e.execution AND x.loop_id = e.loop
-                       AND x.event_type = 'loop.fanin.completed'))
+                       WHERE x.execution_id = e.execution AND x.loop_id = e.loop AND x.tenant_id = p_tenant
+                       AND x.organization_id = p_organization AND x.event_type = 'loop.fanin.completed'))
         LOOP
             verdict[head.append] := CASE WHEN verdict[head.append] = 0 THEN 4 ELSE verdict[head.append] END;
         END LOOP;
@@ -165,6 +166,14 @@ BEGIN
         USING unnest(k_key, k_append) AS k (key, append)
         WHERE known.tenant_id = p_tenant AND known.organization_id = p_organization AND known.key = k.key
           AND verdict[k.append] <> 0 AND known.key = ANY (repeated.keys);
+    END IF;
+
+    IF written < appends THEN
+        -- A stream made above for an append that was refused has no events, so it must not stand.
+        DELETE FROM noetl.stream AS known
+        USING unnest(s_stream, reached) AS s (stream, version)
+        WHERE known.tenant_id = p_tenant AND known.organization_id = p_organization
+          AND known.stream_id = s.stream AND s.version = 0;
     END IF;
 
     IF written > 0 THEN
@@ -219,6 +228,7 @@ BEGIN
             JOIN noetl.idempotency_key AS known ON known.tenant_id = p_tenant
                 AND known.organization_id = p_organization AND known.key = k.key
             JOIN noetl.event AS e ON e.execution_id = known.execution_id AND e.event_id = known.event_id
+                AND e.tenant_id = p_tenant AND e.organization_id = p_organization
             WHERE k.append = number LIMIT 1;
         ELSE
             first_version := base[number] + 1;

@@ -23,9 +23,11 @@ from noetl.model.canonical import canonical_json
 from noetl.model.catalogue import BY_NAME, event_type
 from noetl.model.event import Event
 from noetl.model.event_type import OPEN_PREFIX
-from noetl.project.folds.fold import Fold, Row, copied
+from noetl.project.folds.fold import Fold, Row, copied, parsed_row
 
 PREFIX: Final = "business_object/"
+LONGEST_ID: Final = 1024
+"""Bytes of a row's id: with the names around it, it must fit into an index."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -86,9 +88,20 @@ def _guarded_key(projection: str, key: Callable[[Event], str | None], event: Eve
         row_id: object = key(event)
     except Exception as problem:
         raise fold_failed(projection, event, f"its key raised {_shown(problem)}") from problem
-    if row_id is None or (isinstance(row_id, str) and row_id):
+    if row_id is None or (isinstance(row_id, str) and row_id and _can_be_stored(row_id)):
         return row_id
-    raise fold_failed(projection, event, f"its key returned {row_id!r}, and a row's id is text or None")
+    raise fold_failed(
+        projection,
+        event,
+        f"its key returned {_shortened(row_id)}, and a row's id is text of 1 to {LONGEST_ID} bytes without NUL, or None",
+    )
+
+
+def _can_be_stored(row_id: str) -> bool:
+    try:
+        return "\0" not in row_id and len(row_id.encode()) <= LONGEST_ID
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
 
 
 def _guarded_apply(projection: str, function: FoldFunction, row: Row | None, event: Event) -> Row | None:
@@ -102,11 +115,12 @@ def _guarded_apply(projection: str, function: FoldFunction, row: Row | None, eve
         hint = "; return the row" if changed is None else ""
         raise fold_failed(projection, event, f"it returned {type(changed).__name__}, not a row{hint}")
     try:
-        canonical_json(changed)
+        text = canonical_json(changed).decode()
     except (TypeError, ValueError) as problem:
         raise fold_failed(projection, event, f"the row it returned is not plain JSON: {problem}") from problem
-    # A row that shared a list with the event would change the event when the next fold changes the row.
-    return {field: copied(value) for field, value in changed.items()}
+    # As a store gives it back: where 2.0 is 2 and a tuple a list for the next event of a live projector, it must be so
+    # in a replay too. And a row must share nothing with the event, which the next fold would change with the row.
+    return parsed_row(text)
 
 
 def _guarded_ended(projection: str, ended: Callable[[Row], bool], row: Row) -> bool:
@@ -114,6 +128,12 @@ def _guarded_ended(projection: str, ended: Callable[[Row], bool], row: Row) -> b
         return bool(ended(row))
     except Exception as problem:
         raise FoldFailed(f"fold {projection}: ended() raised {_shown(problem)}", projection=projection) from problem
+
+
+def _shortened(value: object) -> str:
+    """Show a value of the user's, whatever its size."""
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."
 
 
 def _shown(problem: Exception) -> str:

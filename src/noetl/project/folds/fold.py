@@ -5,6 +5,8 @@ Pure values and functions only; the state that applies them is in `state`.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from noetl.model.canonical import SAFE_INTEGER
 from noetl.model.event import Event, time_text
 from noetl.model.payload_ref import PayloadRef
 
@@ -22,6 +25,7 @@ Row = dict[str, Any]
 EVERY_TYPE: Final = frozenset({"*"})
 """Stands for all event types, the user's own included."""
 
+_LARGE_NUMBER: Final = re.compile(r"[:\[,-][0-9]{16}")
 _WITH_MICROSECONDS: Final = len('"2026-05-16T12:34:56.123456Z"')
 
 
@@ -133,3 +137,17 @@ def copied(value: Any) -> Any:
     if isinstance(value, list):
         return [copied(item) for item in value]
     return value
+
+
+def parsed_row(text: str) -> Row:
+    """Read a row from its canonical JSON; writing it again gives the same text.
+
+    There a large float stands as a whole number, which as an integer would be beyond what JSON carries exactly.
+    """
+    row: Row = json.loads(text, parse_int=_whole) if _LARGE_NUMBER.search(text) else orjson.loads(text)
+    return row
+
+
+def _whole(digits: str) -> int | float:
+    number = int(digits)
+    return number if abs(number) <= SAFE_INTEGER else float(digits)

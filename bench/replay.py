@@ -1,0 +1,126 @@
+"""How fast a past state is rebuilt, beside the bare reading and decoding of the same rows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import orjson
+
+from bench.figure import Figure, alternating
+from bench.ground import SCOPE, Ground, ground
+from bench.history import long_execution
+from noetl.ledger.history import History
+from noetl.ledger.rows import COLUMNS, JSON_COLUMNS, PLAIN_COLUMNS
+from noetl.model.stream import execution_stream
+from noetl.payloads.connect import Connection, open_object_store
+from noetl.project.folds.registry import FoldRegistry
+from noetl.project.postgres import PostgresProjectionStore
+from noetl.project.upcast import Upcasters
+from noetl.replay.replay import Replay
+
+EVENTS = int(os.environ.get("BENCH_EVENTS", "1000000"))
+MEMORY_EVENTS = int(os.environ.get("BENCH_MEMORY_EVENTS", "5000000"))
+ROUNDS = 3
+
+
+async def figures() -> list[Figure]:
+    """Measure a full replay, one from a snapshot, and the memory of a much longer one."""
+    async with ground() as on:
+        execution_id = await long_execution(on, EVENTS)
+        replay = _replay(on)
+        full = await _full(on, replay, execution_id)
+        await replay.snapshots.take(SCOPE, execution_id)
+        snapshot = await _from_snapshot(replay, execution_id)
+        longest = await long_execution(on, MEMORY_EVENTS)
+        return [full, snapshot, await _memory(on, longest)]
+
+
+def _replay(on: Ground) -> Replay:
+    payloads = open_object_store(Connection(path=Path(on.server.status().home) / "payloads"), compress=True)
+    store = PostgresProjectionStore(on.database, lambda scope, ref: ("disk", payloads.physical_uri(scope, ref)))
+    history = History(on.database, on.ledger, payloads)
+    return Replay(history, payloads, store, FoldRegistry(), Upcasters(), database=on.database)
+
+
+async def _full(on: Ground, replay: Replay, execution_id: int) -> Figure:
+    shard = execution_stream(SCOPE, execution_id).shard
+
+    async def ours(_: int) -> float:
+        began = time.perf_counter()
+        state = await replay.state(SCOPE, execution_id, projection="all", rows="none", use_snapshots=False)
+        assert state.events >= EVENTS
+        return time.perf_counter() - began
+
+    async def floor(_: int) -> float:
+        began = time.perf_counter()
+        await _bare_read(on, execution_id, shard)
+        return time.perf_counter() - began
+
+    return Figure.ratio("replay.full", *await alternating(ours, floor, ROUNDS), "s", 3.0, "less")
+
+
+async def _bare_read(on: Ground, execution_id: int, shard: int) -> None:
+    """Read the same columns by a cursor and decode the JSON ones; keep nothing."""
+    query = f"SELECT {COLUMNS} FROM noetl.event WHERE execution_id = $1 AND shard = $2 ORDER BY position"
+    first, last = len(PLAIN_COLUMNS), len(PLAIN_COLUMNS) + len(JSON_COLUMNS)
+    loads = orjson.loads
+    async with on.bare.transaction():
+        cursor = await on.bare.cursor(query, execution_id, shard)
+        while rows := await cursor.fetch(5_000):
+            for row in rows:
+                for place in range(first, last):
+                    text = row[place]
+                    if text is not None:
+                        loads(text)
+
+
+async def _from_snapshot(replay: Replay, execution_id: int) -> Figure:
+    async def ours(_: int) -> float:
+        began = time.perf_counter()
+        state = await replay.state(SCOPE, execution_id, projection="all", rows="kept")
+        assert state.snapshot is not None
+        return time.perf_counter() - began
+
+    async def floor(_: int) -> float:
+        began = time.perf_counter()
+        await replay.state(SCOPE, execution_id, projection="all", rows="none", use_snapshots=False)
+        return time.perf_counter() - began
+
+    return Figure.ratio("replay.snapshot", *await alternating(ours, floor, ROUNDS), "s", 0.1, "less")
+
+
+async def _memory(on: Ground, execution_id: int) -> Figure:
+    """Replay in a process of its own and ask it for the most memory it ever had."""
+    command = [sys.executable, "-m", "bench.replay", on.server.url(), str(execution_id)]
+    done = await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, text=True)
+    told = json.loads(done.stdout)
+    assert told["events"] >= MEMORY_EVENTS
+    return Figure.plain("replay.memory", told["megabytes"], "MB", 400.0, "less")
+
+
+async def _replay_once(url: str, execution_id: int) -> None:
+    import resource
+
+    from noetl.ledger.database import Database
+    from noetl.ledger.postgres import PostgresLedger
+    from noetl.payloads.memory import MemoryPayloadStore
+    from noetl.project.memory import MemoryProjectionStore
+
+    database = Database(url, as_roles=True)
+    payloads = MemoryPayloadStore()
+    history = History(database, PostgresLedger(database), payloads)
+    replay = Replay(history, payloads, MemoryProjectionStore(), FoldRegistry(), Upcasters(), database=database)
+    state = await replay.state(SCOPE, execution_id, projection="all", rows="none", use_snapshots=False)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    sys.stdout.write(json.dumps({"events": state.events, "megabytes": peak}))
+    await database.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(_replay_once(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,106 @@
+"""`noetl verify`: proves that projections and inline rows equal what the ledger says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noetl.cli.execution import find_execution
+from noetl.errors import InputError
+
+if TYPE_CHECKING:
+    from noetl.replay.report import Difference, VerifyReport
+
+
+@click.command()
+@click.argument("execution", required=False)
+@click.option("--all", "everything", is_flag=True, help="Verify every organization of every tenant, and the shards.")
+@click.option("--payloads", is_flag=True, help="Also prove the stored bytes of every payload, without keys.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def verify(ctx: click.Context, execution: str | None, everything: bool, payloads: bool, as_json: bool) -> None:
+    """Fold the ledger anew and compare what is stored with it; exit 1 if anything differs.
+
+    EXECUTION is an id, a locator (noetl://…/execution/<id>) or `last`; without it the organization is verified.
+    Projections are compared at their checkpoints, so a projector that lags behind is no difference.
+
+    \b
+    Examples:
+      noetl verify
+      noetl verify last
+      noetl verify --all --payloads
+      noetl verify --json | jq '.reports[].differences'
+    """
+    if execution is not None and everything:
+        raise InputError("an execution and --all are two questions; ask one")
+    reports, shards = asyncio.run(_verify(execution, everything=everything, payloads=payloads, quiet=as_json))
+    clean = not shards and all(report.clean for report in reports)
+    if as_json:
+        click.echo(json.dumps(_plain(reports, shards, clean=clean), indent=2, ensure_ascii=False))
+    else:
+        _show(reports, shards)
+    ctx.exit(0 if clean else 1)
+
+
+async def _verify(
+    execution: str | None, *, everything: bool, payloads: bool, quiet: bool
+) -> tuple[list[VerifyReport], list[Difference]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.wiring import open_runtime
+
+    async with open_runtime(load_settings()) as runtime:
+        verifier = runtime.verifier
+        scopes, execution_id = [runtime.scope], None
+        if execution is not None:
+            scope, execution_id = await find_execution(runtime, execution)
+            scopes = [scope]
+        elif everything:
+            scopes = await verifier.scopes()
+        columns = (TextColumn("verifying"), BarColumn(), TextColumn("{task.completed} events"), TimeElapsedColumn())
+        console = Console(stderr=True)
+        with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+            task = progress.add_task("events", total=None)
+            reports = [
+                await verifier.verify(
+                    scope,
+                    execution_id,
+                    check_payloads=payloads,
+                    progress=lambda count: progress.advance(task, count),
+                )
+                for scope in scopes
+            ]
+        return reports, await verifier.shards() if everything else []
+
+
+def _plain(reports: list[VerifyReport], shards: list[Difference], *, clean: bool) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "clean": clean,
+        "reports": [report.to_json() for report in reports],
+        "shards": msgspec.to_builtins(shards),
+    }
+
+
+def _show(reports: list[VerifyReport], shards: list[Difference]) -> None:
+    for report in reports:
+        name = f"{report.scope.tenant_id}/{report.scope.organization_id}"
+        what = name if report.execution_id is None else f"execution {report.execution_id} of {name}"
+        click.echo(f"{what}: {report.events} events folded up to mark {report.mark}")
+        for part in report.projections:
+            verdict = "equal" if part.equal else "DIFFERS"
+            click.echo(f"{part.projection:<16} {part.expected_rows:>10} rows  {part.expected}  {verdict}")
+        if report.payloads is not None:
+            click.echo(f"{report.payloads} payloads proven")
+        if report.lag:
+            click.echo(f"{report.lag} events are not projected yet and were not compared")
+    found = [*(difference for report in reports for difference in report.differences), *shards]
+    for difference in found:
+        click.echo(difference.sentence())
+    click.echo("Nothing differs." if not found else f"{len(found)} differences shown; the first is the place to look.")

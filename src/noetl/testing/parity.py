@@ -1,0 +1,97 @@
+"""A pytest plugin: after every test that writes to a PostgreSQL ledger, replay must equal the live projections.
+
+Every test that uses the `ledger` fixture is followed by a projection of everything it wrote and a verification of every
+organization and every shard. A test that damages rows on purpose is marked `no_parity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from noetl.ledger.database import Database
+from noetl.ledger.history import History
+from noetl.ledger.postgres import PostgresLedger
+from noetl.payloads.memory import MemoryPayloadStore
+from noetl.payloads.port import PayloadStore
+from noetl.project.folds.registry import FoldRegistry
+from noetl.project.postgres import PostgresProjectionStore
+from noetl.project.projector import Projector
+from noetl.project.upcast import Upcasters
+from noetl.replay.replay import Replay
+from noetl.replay.report import VerifyReport
+from noetl.replay.verify import Verifier
+
+
+@dataclass(frozen=True)
+class Projections:
+    """Everything that reads a ledger, connected."""
+
+    ledger: PostgresLedger
+    history: History
+    payloads: PayloadStore
+    store: PostgresProjectionStore
+    projector: Projector
+    replay: Replay
+    verifier: Verifier
+
+    async def project(self) -> None:
+        """Project everything up to the head."""
+        await self.projector.run_until(await self.ledger.head())
+
+
+def connect(
+    database: Database,
+    ledger: PostgresLedger,
+    *,
+    payloads: PayloadStore | None = None,
+    folds: FoldRegistry | None = None,
+    upcasters: Upcasters | None = None,
+    snapshot_interval: int = 10_000,
+) -> Projections:
+    """Connect projector, replay and verifier to a ledger."""
+    payloads, folds, upcasters = payloads or MemoryPayloadStore(), folds or FoldRegistry(), upcasters or Upcasters()
+    tier = payloads.store_tier
+    store = PostgresProjectionStore(database, lambda scope, ref: (tier, ref.uri))
+    history = History(database, ledger, payloads)
+    replay = Replay(history, payloads, store, folds, upcasters, snapshot_interval, database=database)
+    return Projections(
+        ledger=ledger,
+        history=history,
+        payloads=payloads,
+        store=store,
+        projector=Projector(ledger, store, folds, upcasters, on_batch=replay.keeper.on_batch),
+        replay=replay,
+        verifier=Verifier(history, payloads, store, folds, upcasters, database=database),
+    )
+
+
+async def assert_parity(database: Database, ledger: PostgresLedger, found: Projections | None = None) -> None:
+    """Project what is left and fail on the first thing that is not as the events say, in any organization."""
+    found = found or connect(database, ledger)
+    await found.project()
+    reports: list[VerifyReport] = [await found.verifier.verify(scope) for scope in await found.verifier.scopes()]
+    differences = [difference for report in reports for difference in report.differences]
+    differences += await found.verifier.shards()
+    assert not differences, "\n".join(difference.sentence() for difference in differences)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", "no_parity: damages rows on purpose, so that replay cannot equal projections")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let every test of a PostgreSQL ledger end with the comparison."""
+    names = getattr(item, "fixturenames", [])
+    if "ledger" in names and "database" in names and item.get_closest_marker("no_parity") is None:
+        names.append("replay_parity")
+
+
+@pytest.fixture
+async def replay_parity(database: Database, ledger: PostgresLedger) -> AsyncIterator[None]:
+    """After the test, replay equals the live projections."""
+    yield
+    await assert_parity(database, ledger)
