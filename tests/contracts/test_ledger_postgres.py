@@ -20,7 +20,7 @@ from noetl.ledger.batch import APPEND_SQL, arguments, request
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.event import Draft
-from noetl.model.ids import SnowflakeGenerator, snowflake_at
+from noetl.model.ids import MAX_ID, SnowflakeGenerator, snowflake_at
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
 from noetl.runtime import migrate
@@ -67,6 +67,26 @@ async def test_a_missing_partition_is_made_on_demand(
             "SELECT DISTINCT tableoid::regclass::text FROM noetl.event WHERE execution_id = $1", run
         )
     assert where == f"noetl.event_{moment:%Y_%m}"
+
+
+async def test_the_last_month_ids_can_name_has_a_partition_too(ledger: PostgresLedger, drafts: Drafts) -> None:
+    draft = drafts.execution(MAX_ID)
+    assert (await ledger.append(draft.stream, [draft])).first_version == 1
+
+
+async def test_a_decision_in_a_month_without_partition_succeeds_the_second_time(
+    ledger: PostgresLedger, drafts: Drafts
+) -> None:
+    draft = drafts.execution(snowflake_at(datetime(2031, 5, 5, tzinfo=UTC)))
+
+    async def decide() -> None:
+        async with ledger.decision(drafts.scope) as decision:
+            await decision.append(draft.stream, [draft])
+
+    with pytest.raises(Unavailable, match="try again"):
+        await decide()
+    await decide()
+    assert [event.event_id async for event in ledger.read(draft.stream)] == [draft.event_id]
 
 
 async def test_the_root_partition_takes_the_organizations_own_facts(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from noetl.errors import FoldFailed, HistoryNotKept, Unsupported
+from noetl.errors import FoldFailed, HistoryNotKept, NoetlError, Unsupported
 from noetl.ledger.database import Database
 from noetl.ledger.notifier import listening
 from noetl.ledger.postgres import PostgresLedger
@@ -343,6 +343,33 @@ class TestFailures:
         assert len(troubles) == 1
         assert "not yet" in troubles[0].getMessage()
 
+    async def test_a_row_that_cannot_be_written_is_traced_to_its_event(
+        self, ledger: PostgresLedger, store: PostgresProjectionStore, make: Make
+    ) -> None:
+        bad = await self.refused(ledger)
+
+        def unwritable(row: Row | None, event: Event) -> Row:
+            return {"when": event.event_time if event.event_id == bad.event_id else None}
+
+        fold = Fold("odd", 1, frozenset({bad.event_type}), lambda e: e.aggregate_id, unwritable, lambda _: False)
+        with pytest.raises(NoetlError, match=f"event {bad.event_id} .* cannot be projected: TypeError: .* datetime"):
+            await make((fold,)).run_until(await ledger.head())
+        state = (await store.shard_states())[bad.shard]
+        assert state.failure is not None
+        assert (state.position, state.failure.position) == (bad.position - 1, bad.position)
+        assert state.failure.event_id == str(bad.event_id)
+
+    async def test_what_follows_a_batch_may_fail_without_stopping_the_projector(
+        self, ledger: PostgresLedger, store: PostgresProjectionStore, make: Make, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def fail(shard: int, events: list[Event]) -> None:
+            raise RuntimeError("the snapshot store is away")
+
+        await record(ledger, a_run(HOME))
+        await make(on_batch=fail).run_until(await ledger.head())
+        assert await store.checkpoints() == await ledger.head()
+        assert "the snapshot store is away" in caplog.text
+
     async def test_an_object_fed_from_two_shards_stops_the_second(
         self, ledger: PostgresLedger, store: PostgresProjectionStore, make: Make
     ) -> None:
@@ -367,8 +394,9 @@ class TestFailures:
         newer = (*built_in_folds(), invoice_fold(version=2))
         with pytest.raises(Unsupported):
             await make(newer).run_until(await ledger.head())
-        hints = {state.failure.hint for state in await store.shard_states() if state.failure}
+        hints = [state.failure.hint or "" for state in await store.shard_states() if state.failure]
         assert hints
+        assert all("`noetl projections rebuild`" in hint for hint in hints)
         report = await rebuild(ledger, store, FoldRegistry(newer), Upcasters())
         assert report.changed > 0
         assert not any(state.failure for state in await store.shard_states())

@@ -180,15 +180,8 @@ def _bar(targets: dict[int, int]) -> Iterator[Progress]:
 def _line(lag: ShardLag) -> tuple[str, ...]:
     state = "stands still" if lag.failure else "behind" if lag.lag_events else "ok"
     waiting = f"{lag.lag_seconds:.1f} s" if lag.lag_events else "-"
-    return (
-        str(lag.shard),
-        f"{lag.head:,}",
-        f"{lag.checkpoint:,}",
-        f"{lag.lag_events:,}",
-        waiting,
-        f"{lag.rows:,}",
-        state,
-    )
+    head, checkpoint, behind, rows = (f"{n:,}" for n in (lag.head, lag.checkpoint, lag.lag_events, lag.rows))
+    return str(lag.shard), head, checkpoint, behind, waiting, rows, state
 
 
 def _facts(lags: list[ShardLag]) -> dict[str, Any]:

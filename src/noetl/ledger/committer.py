@@ -26,7 +26,7 @@ GROUP_EVENTS = 1000
 """A group is closed at this many events: larger ones gain little and hold shard heads longer."""
 
 _RETRY_WAITS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
-_AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
+AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
 _ONE_CULPRIT = (asyncpg.UniqueViolationError, asyncpg.DataError, asyncpg.ProgramLimitExceededError)
 
 
@@ -106,9 +106,9 @@ class Committer:
                 async with pool.acquire() as connection:
                     return list(await connection.fetch(APPEND_SQL, *values))
             except asyncpg.CheckViolationError as problem:
-                if not await self._make_partitions(group, problem):
+                if not await make_partitions(self._database, group, problem):
                     raise EventInvalid(f"the ledger refuses this event: {problem}") from problem
-            except (*LOST, Unavailable, *_AGAIN) as problem:
+            except (*LOST, Unavailable, *AGAIN) as problem:
                 if wait is None:
                     raise Unavailable(
                         f"PostgreSQL does not answer, so it is unknown whether the events were written: {problem}",
@@ -116,14 +116,6 @@ class Committer:
                     ) from problem
                 await asyncio.sleep(wait)
         raise Unavailable("the partition of an event could not be made")
-
-    async def _make_partitions(self, group: Sequence[Request], problem: asyncpg.CheckViolationError) -> bool:
-        if problem.constraint_name is not None:
-            return False
-        pool = await self._database.pool()
-        for execution_id in {row[0] for item in group for row in item.rows}:
-            await pool.execute("SELECT noetl.ensure_event_partition_v1($1)", execution_id)
-        return True
 
     async def _explain(self, scope: Scope, item: Request, problem: asyncpg.PostgresError) -> Appended | NoetlError:
         """Say what a refused statement means for its only append."""
@@ -153,6 +145,16 @@ class Committer:
         answer = answer_of(item, 0, known[0]["stream_version"], known[0]["position"], None)
         assert isinstance(answer, Appended)
         return answer
+
+
+async def make_partitions(database: Database, group: Sequence[Request], problem: asyncpg.CheckViolationError) -> bool:
+    """Make the partitions of these requests; False when the violated check is another."""
+    if problem.constraint_name is not None:
+        return False
+    pool = await database.pool()
+    for execution_id in {row[0] for item in group for row in item.rows}:
+        await pool.execute("SELECT noetl.ensure_event_partition_v1($1)", execution_id)
+    return True
 
 
 def _take_group(waiting: deque[Request]) -> list[Request]:

@@ -74,7 +74,7 @@ class History:
             position = event.position + 1
         wanted = _holding("execution_id", str(execution_id))
         async for event in self._execution_archive(scope, execution_id, position, last, wanted):
-            if event.execution_id == execution_id:
+            if event.stream.execution_id == execution_id:
                 yield event
 
     async def read_shard(

@@ -110,7 +110,7 @@ class MemoryLedger:
         """Give the events of an execution."""
         shard = scope.stream(f"execution/{execution_id}").shard
         async for event in self.read_shard(shard, from_position, scope=scope, to_position=to_position):
-            if event.execution_id == execution_id:
+            if event.stream.execution_id == execution_id:
                 yield event
 
     async def read_shard(

@@ -38,7 +38,7 @@ class Ledger(Protocol):
     def read_execution(
         self, scope: Scope, execution_id: int, from_position: int = 1, to_position: int | None = None
     ) -> AsyncIterator[Event]:
-        """Give the events of an execution, all its streams, by position, both bounds included."""
+        """Give the events of an execution, of all streams under `execution/<id>`, by position, both bounds included."""
         ...
 
     def read_shard(

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import asyncpg
 
-from noetl.errors import AlreadyRecorded, NoetlError, Unavailable
+from noetl.errors import AlreadyRecorded, EventInvalid, NoetlError, Unavailable
 from noetl.faults import reach
-from noetl.ledger.batch import APPEND_SQL, answer_of, arguments, request
-from noetl.ledger.committer import Committer
+from noetl.ledger.batch import APPEND_SQL, Request, answer_of, arguments, request
+from noetl.ledger.committer import AGAIN, Committer, make_partitions
 from noetl.ledger.database import Connection, Database, Role
 from noetl.ledger.notifier import Notifier, listening
 from noetl.ledger.rows import COLUMNS, to_events
@@ -25,7 +25,7 @@ PAGE_EVENTS = 5_000
 _LAST = (1 << 63) - 1
 
 _READ_STREAM = f"SELECT {COLUMNS} FROM noetl.event WHERE stream_id = $1 AND stream_version >= $2 AND ($3::bigint IS NULL OR execution_id = $3) ORDER BY stream_version LIMIT $4"  # noqa: S608
-_READ_EXECUTION = f"SELECT {COLUMNS} FROM noetl.event WHERE execution_id = $1 AND shard = $2 AND position BETWEEN $3 AND $4 ORDER BY position LIMIT $5"  # noqa: S608
+_READ_EXECUTION = f"SELECT {COLUMNS} FROM noetl.event WHERE execution_id = $1 AND shard = $2 AND position BETWEEN $3 AND $4 AND starts_with(stream_id, 'execution/') ORDER BY position LIMIT $5"  # noqa: S608
 _READ_SHARD = (
     f"SELECT {COLUMNS} FROM noetl.event WHERE shard = $1 AND position BETWEEN $2 AND $3 ORDER BY position LIMIT $4"  # noqa: S608
 )
@@ -63,7 +63,7 @@ class PostgresLedger:
         reach("append.before_begin")
         touched: set[int] = set()
         async with self._database.transaction(scope) as connection:
-            yield Decision(connection, scope, self._key_ttl, touched)
+            yield Decision(self._database, connection, scope, self._key_ttl, touched)
             reach("append.after_heads")
         reach("append.after_commit")
         self._notifier.touch(touched)
@@ -174,7 +174,10 @@ class PostgresLedger:
 class Decision:
     """An open transaction: change inline rows first, then append, then leave the block; nothing may follow the append."""
 
-    def __init__(self, connection: Connection, scope: Scope, key_ttl: timedelta, touched: set[int]) -> None:
+    def __init__(
+        self, database: Database, connection: Connection, scope: Scope, key_ttl: timedelta, touched: set[int]
+    ) -> None:
+        self._database = database
         self.connection = connection
         self._scope = scope
         self._key_ttl = key_ttl
@@ -189,9 +192,19 @@ class Decision:
             row = await self.connection.fetchrow(APPEND_SQL, *values)
         except asyncpg.UniqueViolationError as clash:
             raise AlreadyRecorded(f"a fact of this append to {stream.stream_id} stands already") from clash
+        except asyncpg.CheckViolationError as problem:
+            raise await self._refusal(item, problem) from problem
+        except AGAIN as problem:
+            raise Unavailable(f"PostgreSQL asks to try this decision again: {problem}") from problem
         assert row is not None
         answer = answer_of(item, *row)
         if isinstance(answer, NoetlError):
             raise answer
         self._touched.add(answer.shard)
         return answer
+
+    async def _refusal(self, item: Request, problem: asyncpg.CheckViolationError) -> NoetlError:
+        """Make a missing partition, which this transaction is too late for, and say that another try will succeed."""
+        if await make_partitions(self._database, [item], problem):
+            return Unavailable("the partition of this execution was missing and is made now; try again")
+        return EventInvalid(f"the ledger refuses this event: {problem}")

@@ -99,7 +99,7 @@ def is_utc(value: datetime) -> bool:
 
 def time_text(value: datetime) -> str:
     """Print a time as RFC 3339 UTC with microseconds, the one form used in JSON."""
-    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def parse_time(text: str) -> datetime:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from noetl.errors import HistoryNotKept, NoetlError
+from noetl.errors import HistoryNotKept, NoetlError, Unsupported
 from noetl.faults import reach
 from noetl.ledger.port import Ledger
 from noetl.model.event import Event
@@ -16,6 +17,9 @@ from noetl.project.port import ProjectionStore
 from noetl.project.upcast import Upcasters
 
 log = logging.getLogger("noetl.projector")
+
+AT_ONCE = 4
+"""Batches under way at the same time: enough to work while others wait for the database, few enough to bound memory."""
 
 
 class Batches:
@@ -37,36 +41,46 @@ class Batches:
         self._upcasters = upcasters
         self._batch_events = batch_events
         self._on_batch = on_batch
+        self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def catch_up(self, shard: int, upto: int | None) -> None:
         """Project a shard up to a position, or to its head as it is found."""
         position = await self._checkpoint(shard)
         while upto is None or position < upto:
-            events = await self._read(shard, position, upto)
-            if not events:
-                await self._check_head(shard, position)
-                return
-            if await self._project(shard, position, events):
-                position = events[-1].position
-                if upto is None and len(events) < self._batch_events:
+            # Held for one batch only: shards with a long way to go must not keep the others waiting.
+            async with self._at_once:
+                events = await self._read(shard, position, upto)
+                if not events:
+                    await self._check_head(shard, position)
                     return
-            else:
-                position = await self._checkpoint(shard)
+                reached = await self._project(shard, position, events)
+                position = await self._checkpoint(shard) if reached is None else reached
+                if upto is None and len(events) < self._batch_events and position == events[-1].position:
+                    return
 
-    async def _project(self, shard: int, after: int, events: list[Event]) -> bool:
-        """Save the events' rows; when one cannot be folded, save those before it and raise."""
+    async def _project(self, shard: int, after: int, events: list[Event]) -> int | None:
+        """Save the events' rows and return the position reached, or None when another projector was faster.
+
+        Events before one that cannot be projected are saved alone; once it comes first it is raised, with its place.
+        """
         try:
             rows = await self._folded(shard, after, events)
+            reach("project.before_rows")
+            upto = events[-1].position
+            saved = await self._store.save_projections(shard, after, upto, rows, events, self._versions)
         except _CannotFoldError as problem:
-            if problem.index and not await self._project(shard, after, events[: problem.index]):
-                return False
-            raise _placed(problem.error, events[problem.index]) from problem.error
-        reach("project.before_rows")
-        upto = events[-1].position
-        if not await self._store.save_projections(shard, after, upto, rows, events, self._versions):
-            return False
+            if problem.index:
+                return await self._project(shard, after, events[: problem.index])
+            raise _placed(problem.error, events[0]) from problem.error
+        except (TypeError, ValueError) as problem:
+            # A row cannot be written down, and it is not known which event made it so.
+            if len(events) > 1:
+                return await self._project(shard, after, events[: len(events) // 2])
+            raise _placed(problem, events[0]) from problem
+        if not saved:
+            return None
         await self._tell(shard, events)
-        return True
+        return upto
 
     async def _tell(self, shard: int, events: list[Event]) -> None:
         """Pass a committed batch on. What goes wrong there is no reason to stop projecting."""
@@ -86,7 +100,11 @@ class Batches:
                 keys.update(dict.fromkeys(state.keys_of(event)))
             except Exception as error:
                 raise _CannotFoldError(index, error) from error
-        state.seed(await self._store.load_projections(list(keys)))
+        stored = await self._store.load_projections(list(keys))
+        try:
+            state.seed(stored)
+        except Unsupported as error:
+            raise Unsupported(error.message, hint="run `noetl projections rebuild`", **error.details) from error
         state.skip_to(shard, after)
         for index, event in enumerate(events):
             try:
@@ -128,7 +146,7 @@ def _placed(error: Exception, event: Event) -> NoetlError:
     if not isinstance(error, NoetlError):
         error = NoetlError(
             f"event {event.event_id} ({event.event_type}) at position {event.position} of shard {event.shard} "
-            f"cannot be folded: {type(error).__name__}: {error}"
+            f"cannot be projected: {type(error).__name__}: {error}"
         )
     error.details.setdefault("event_id", str(event.event_id))
     error.details.setdefault("position", event.position)

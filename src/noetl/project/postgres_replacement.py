@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 
-from noetl.errors import InputError
+from noetl.errors import InputError, Unsupported
 from noetl.ledger.database import LOST, translated
 from noetl.model.canonical import canonical_json
 from noetl.model.event import Event
@@ -38,8 +38,14 @@ class PostgresReplacement:
             await self._transaction.start()
             await self._connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE_MINUTES}min'")
             await self._connection.fetchrow(sql.LOCK, self._shard)
-            for statement in sql.STAGE:
-                await self._connection.execute(statement)
+            try:
+                for statement in sql.STAGE:
+                    await self._connection.execute(statement)
+            except asyncpg.InsufficientPrivilegeError as refused:
+                raise Unsupported(
+                    f"the database does not let a rebuild make temporary tables: {refused}",
+                    hint="let its owner run: GRANT TEMPORARY ON DATABASE ... TO noetl_projector",
+                ) from refused
 
     async def put(self, rows: Sequence[FoldedRow], events: Sequence[Event]) -> None:
         """Add rows and the events that result references are derived from."""

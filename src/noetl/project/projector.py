@@ -26,8 +26,6 @@ from noetl.project.upcast import Upcasters
 log = logging.getLogger("noetl.projector")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
-AT_ONCE = 4
-"""Shards folded at the same time: enough to work while another waits for the database, few enough to bound memory."""
 
 
 class Listener(Protocol):
@@ -69,7 +67,6 @@ class Projector:
         self._batches = Batches(ledger, store, folds, upcasters, batch_events, on_batch)
         self._listen = listen or _look_each_second
         self._shards = tuple(range(SHARD_COUNT)) if shards is None else tuple(shards)
-        self._at_once = asyncio.Semaphore(AT_ONCE)
         self._tasks: list[asyncio.Task[None]] = []
         self._wake: dict[int, asyncio.Event] = {}
         self._troubles: dict[object, str] = {}
@@ -126,7 +123,7 @@ class Projector:
                     self._recovered("listening")
                     pause = FIRST_PAUSE
                     # What was appended before we listened nobody will tell us.
-                    self._wake_up(self._shards)
+                    await self._look()
                     running.set()
                     await self._pass_on(listener)
             except Exception as error:
@@ -144,11 +141,16 @@ class Projector:
                 self._wake_up(grown)
                 seen = None
                 continue
-            head = await self._ledger.head()
-            self._wake_up(self._shards)
+            head = await self._look()
             if seen is not None and seen != head:
                 return
             seen = head
+
+    async def _look(self) -> Mark:
+        """Wake the shards that are behind; an idle ledger costs two small queries, however many shards there are."""
+        at, head = await self._store.checkpoints(), await self._ledger.head()
+        self._wake_up([shard for shard in self._shards if at.positions[shard] < head.positions[shard]])
+        return head
 
     def _wake_up(self, shards: Sequence[int] | set[int]) -> None:
         for shard in shards:
@@ -173,15 +175,14 @@ class Projector:
 
     async def _attempt(self, shard: int, upto: int | None) -> None:
         """Catch up once; what stops the shard for a reason of its own is recorded where operators look."""
-        async with self._at_once:
-            try:
-                await self._batches.catch_up(shard, upto)
-            except (Unavailable, FaultInjected):
-                raise
-            except Exception as error:
-                checkpoint = (await self._store.checkpoints()).positions[shard]
-                await self._store.record_failure(shard, checkpoint, _failure(error))
-                raise
+        try:
+            await self._batches.catch_up(shard, upto)
+        except (Unavailable, FaultInjected):
+            raise
+        except Exception as error:
+            checkpoint = (await self._store.checkpoints()).positions[shard]
+            await self._store.record_failure(shard, checkpoint, _failure(error))
+            raise
 
     def _troubled(self, what: object, error: Exception) -> None:
         """Log once per trouble, not once per try, and a database that is away once for all shards."""

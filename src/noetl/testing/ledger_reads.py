@@ -45,6 +45,17 @@ class ReadContract:
         assert await read(ledger, drafts.execution(drafts.mint()).stream) == []
         assert await read_execution(ledger, drafts.scope, drafts.mint()) == []
 
+    async def test_an_execution_leaves_out_streams_that_outlive_it(self, ledger: Ledger, drafts: Drafts) -> None:
+        """Also those that happen to lie in the same shard."""
+        run = drafts.mint()
+        own = drafts.execution(run)
+        neighbours = (f"dataset/{number}" for number in range(1_000))
+        near = next(name for name in neighbours if drafts.scope.stream(name).shard == own.stream.shard)
+        await ledger.append(own.stream, [own])
+        foreign = drafts.business(near, run)
+        await ledger.append(foreign.stream, [foreign])
+        assert [event.event_id for event in await read_execution(ledger, drafts.scope, run)] == [own.event_id]
+
     async def test_an_execution_is_all_its_streams_by_position(self, ledger: Ledger, drafts: Drafts) -> None:
         run, other = drafts.mint(), drafts.mint()
         loop, stage, frame = drafts.mint(), drafts.mint(), drafts.mint()

@@ -165,7 +165,10 @@ BEGIN
         -- Attaching a finished table does not stop writers; creating it as a partition would.
         EXECUTE format('CREATE TABLE noetl.%I (LIKE noetl.event INCLUDING ALL)', name);
         EXECUTE format('ALTER TABLE noetl.event ATTACH PARTITION noetl.%I FOR VALUES FROM (%s) TO (%s)', name,
-                       greatest(noetl.snowflake_at(month_start), 1099511627776), noetl.snowflake_at(month_end));
+                       greatest(noetl.snowflake_at(month_start), 1099511627776),
+                       -- The last month of all ends with the ids themselves.
+                       CASE WHEN noetl.snowflake_at(month_end) < 0 THEN 'MAXVALUE'
+                            ELSE noetl.snowflake_at(month_end)::text END);
     END IF;
     RETURN name;
 END

@@ -113,6 +113,9 @@ BEGIN
           AND known.stream_id = ANY (s_stream)
         ORDER BY known.stream_id FOR UPDATE
     ) AS held;
+    IF cardinality(reached) IS DISTINCT FROM cardinality(s_stream) THEN
+        RAISE serialization_failure USING MESSAGE = 'a stream of this append was removed meanwhile; try again';
+    END IF;
 
     IF p_has_once THEN
         -- Facts that may stand once per execution; the unique indexes stop the losers of a race.
