@@ -105,6 +105,7 @@ async def ask(url: str, question: str) -> Any:
 def test_eight_processes_at_once_start_one_server_and_the_last_stops_it(
     home: Path, user_process: Callable[[], subprocess.Popen[str]]
 ) -> None:
+    """INV-25."""
     users = [user_process() for _ in range(8)]
     seen = {line_of(user) for user in users}
     assert len(seen) == 1
@@ -142,6 +143,7 @@ def test_a_release_that_is_not_the_last_leaves_the_server_running(home: Path) ->
 
 @pytest.mark.fault
 async def test_committed_data_survive_a_killed_server(home: Path) -> None:
+    """INV-25."""
     with EmbeddedServer(home) as server:
         await ask(server.url(), "CREATE TABLE kept AS SELECT 42 AS answer")
         (pid,) = postmasters(home)

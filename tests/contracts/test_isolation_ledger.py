@@ -76,6 +76,7 @@ async def insert_any_row(admin: asyncpg.Connection, table: str, scope: Scope) ->
 @invented_rows
 @pytest.mark.parametrize("scope", SCOPES, ids=str)
 async def test_no_reading_gives_an_event_of_another_organization(shared_names: PostgresLedger, scope: Scope) -> None:
+    """INV-22."""
     ledger = shared_names
     stream = Drafts(scope, IDS.mint).loop_item(RUN, LOOP, 0).stream
     for events, count in (
@@ -128,6 +129,7 @@ async def test_a_command_of_one_organization_does_not_stand_in_anothers_way(ledg
 async def test_raw_sql_without_a_tenant_sees_nothing(
     shared_names: PostgresLedger, database: Database, table: str
 ) -> None:
+    """INV-22."""
     settings: tuple[tuple[str | None, str | None], ...] = (
         (None, None),
         ("", ""),

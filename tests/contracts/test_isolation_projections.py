@@ -14,7 +14,7 @@ from noetl.project.projector import Projector
 from noetl.project.upcast import Upcasters
 from noetl.testing.drafts import Drafts
 from noetl.testing.projecting import IDS, here, pure_rows, record, stored_rows
-from noetl.testing.projection_contract import snapshot
+from noetl.testing.projection_samples import snapshot
 
 pytestmark = pytest.mark.service
 

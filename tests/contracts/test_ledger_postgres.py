@@ -247,6 +247,7 @@ async def test_a_collected_payload_must_be_stored_again_first(
 async def test_the_runtime_role_can_neither_change_nor_forge_the_ledger(
     ledger: PostgresLedger, database: Database, drafts: Drafts, statement: str
 ) -> None:
+    """INV-08."""
     draft = drafts.execution(drafts.mint())
     await ledger.append(draft.stream, [draft])
     async with database.transaction(SCOPE) as connection:
@@ -255,6 +256,7 @@ async def test_the_runtime_role_can_neither_change_nor_forge_the_ledger(
 
 
 async def test_the_row_itself_refuses_more_than_64_kib(database: Database, drafts: Drafts) -> None:
+    """INV-09."""
     draft = drafts.execution(drafts.mint(), meta={"x": 1})
     item = request(draft.stream, [draft], None)
     (row,) = item.rows

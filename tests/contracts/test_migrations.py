@@ -69,6 +69,7 @@ def test_an_empty_database_is_brought_to_the_newest_revision(empty_url: str, ref
 
 
 def test_step_by_step_up_and_down_and_up_again_makes_the_same_catalog(empty_url: str, reference: str) -> None:
+    """INV-24."""
     catalogs = []
     for revision in REVISIONS:
         migrate.upgrade(empty_url, revision)

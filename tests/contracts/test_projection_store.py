@@ -13,7 +13,8 @@ from noetl.model.stream import Scope
 from noetl.project.memory import MemoryProjectionStore
 from noetl.project.port import ProjectionStore
 from noetl.project.postgres import PostgresProjectionStore
-from noetl.testing.projection_contract import SHARD, ProjectionStoreContract, folded, ids_of
+from noetl.testing.projection_contract import ProjectionStoreContract
+from noetl.testing.projection_samples import SHARD, folded, ids_of
 
 
 def locate(_scope: Scope, ref: PayloadRef) -> tuple[str, str]:

@@ -114,6 +114,7 @@ def dropped(report: RetentionReport) -> list[tuple[str, int]]:
 
 
 async def test_an_archived_execution_reads_as_it_did_before(place: Place, january: Drafts) -> None:
+    """INV-12."""
     run = await append(place.ledger, run_of(january, 30, context={"ratio": 0.5, "name": "Ä\n"}))
     before = await read_execution(place.ledger, CARE, run)
     assert dropped(await place.retain()) == [("event_2026_01", 32)]
@@ -206,6 +207,7 @@ class _DropsAfterOnePage:
 
 
 async def test_an_execution_that_has_not_ended_keeps_its_partition(place: Place, january: Drafts) -> None:
+    """INV-12."""
     await append(place.ledger, run_of(january))
     open_run = await append(place.ledger, run_of(january, ends=False))
     (outcome,) = (await place.retain()).partitions

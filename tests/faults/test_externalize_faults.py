@@ -51,6 +51,7 @@ async def _kill_at(point: str, root: Path, size: int, form: str) -> int:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("form", ["plain", "encoded"])
 async def test_a_killed_store_leaves_no_object_or_a_whole_one(tmp_path: Path, point: str, size: str, form: str) -> None:
+    """INV-13."""
     assert await _kill_at(point, tmp_path, SIZES[size], form) == -signal.SIGKILL
     data = bytes(SIZES[size])
     store = _store(tmp_path, form)

@@ -57,6 +57,7 @@ def project(url: str, fault: str = "") -> int:
 async def test_a_killed_projector_leaves_rows_and_checkpoint_together_and_is_resumed(
     owner_url: str, database: Database, ledger: PostgresLedger, point: str
 ) -> None:
+    """INV-19."""
     store = PostgresProjectionStore(database, here)
     events = a_run(HOME, 6)
     shard = execution_stream(HOME, events[0].execution_id).shard

@@ -39,6 +39,7 @@ def _as_a_double(digits: str) -> float:
 
 @given(json_values(st.one_of(exact, doubles)))
 def test_any_json_value_has_the_bytes_of_the_independent_implementation(value: object) -> None:
+    """INV-23."""
     assert canonical_json(value) == rfc8785.dumps(value)
 
 

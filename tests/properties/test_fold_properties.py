@@ -57,6 +57,7 @@ def test_rows_handed_over_when_they_leave_and_rows_still_held_are_all_the_rows(e
 
 @given(histories())
 def test_folding_shard_by_shard_equals_folding_all(events: list[Event]) -> None:
+    """INV-18."""
     assert folded(sorted(events, key=lambda event: event.shard)).checksum() == folded(events).checksum()
 
 
@@ -71,6 +72,7 @@ def test_shards_folded_apart_add_up_to_the_whole(events: list[Event]) -> None:
 
 @given(histories(), st.data())
 def test_duplicates_and_redelivery_change_nothing(events: list[Event], data: st.DataObject) -> None:
+    """INV-18."""
     state = FoldState(FOLDS)
     for number, event in enumerate(events):
         again = data.draw(st.lists(st.integers(0, number), max_size=3))

@@ -27,6 +27,7 @@ moments = st.datetimes(datetime(2024, 1, 1), datetime(2093, 1, 1), timezones=st.
 
 @given(steps)
 def test_ids_grow_whatever_the_clock_does_and_never_run_far_ahead(steps: list[tuple[int, int]]) -> None:
+    """INV-11."""
     now = START_MS
     generator = SnowflakeGenerator(3, lambda: now)
     last = 0

@@ -74,6 +74,7 @@ def facts(state: ReplayedState) -> tuple[Any, ...]:
 def test_any_prefix_replayed_equals_the_live_projections_at_that_prefix(
     events: list[Event], data: st.DataObject
 ) -> None:
+    """INV-17."""
     cut = data.draw(st.integers(0, len(events)))
 
     async def check() -> None:
@@ -99,6 +100,8 @@ def test_any_prefix_replayed_equals_the_live_projections_at_that_prefix(
 @given(histories(), st.data())
 @settings(max_examples=40, deadline=None)
 def test_a_snapshot_and_the_tail_equal_the_full_replay_at_any_cut(events: list[Event], data: st.DataObject) -> None:
+    """INV-20."""
+
     async def check() -> None:
         world = World(events, data.draw(st.integers(1, 9)))
         for scope, execution_id in executions(events):
@@ -126,6 +129,8 @@ def _own(event: Event, scope: Scope, execution_id: int) -> bool:
 @given(histories(max_strays=2), st.data())
 @settings(max_examples=40, deadline=None)
 def test_a_damaged_snapshot_changes_nothing_but_a_warning(events: list[Event], data: st.DataObject) -> None:
+    """INV-20."""
+
     async def check() -> None:
         for scope, execution_id in executions(events):
             world = World(events)

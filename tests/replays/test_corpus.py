@@ -75,6 +75,7 @@ def test_an_event_is_written_back_byte_for_byte(name: str) -> None:
 
 @pytest.mark.parametrize("name", HISTORIES)
 async def test_every_cut_gives_the_frozen_checksums(name: str) -> None:
+    """INV-21."""
     replay, expected = replay_of(events_of(name)), expected_of(name)
     assert len(expected["cuts"]) == 3
     for cut in expected["cuts"]:

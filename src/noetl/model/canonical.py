@@ -79,7 +79,7 @@ def _prepared(value: Any, depth: int) -> object:
     return value if copy is None else copy
 
 
-class _Refused(Exception):  # noqa: N818 - it never leaves this module
+class _Refused(Exception):
     """A value without canonical JSON, and the steps that lead to it, innermost first."""
 
     def __init__(self, kind: type[TypeError] | type[ValueError], reason: str) -> None:

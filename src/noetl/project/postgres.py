@@ -5,7 +5,7 @@ Projectors write for all tenants. Whoever asks for an organization reads under r
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +14,7 @@ import msgspec
 import orjson
 
 from noetl.faults import reach
-from noetl.ledger.database import LOST, Connection, Database, bind, translated
+from noetl.ledger.database import LOST, Database, bind, translated
 from noetl.model.canonical import canonical_json
 from noetl.model.event import Event
 from noetl.model.mark import MAX_POSITION, Mark
@@ -23,11 +23,10 @@ from noetl.model.stream import Scope
 from noetl.project import sql
 from noetl.project.folds.fold import FoldedRow, RowKey
 from noetl.project.port import Failure, Page, ResultRef, ShardState, Snapshot, StoredRow
-from noetl.project.postgres_replacement import PostgresReplacement, ref_columns, rollback_quietly
+from noetl.project.postgres_replacement import PostgresReplacement, ref_columns
+from noetl.project.postgres_view import PostgresView, checkpoints_of
 from noetl.project.result_refs import Locate, result_refs
-from noetl.project.rows import check_folds, check_query, from_columns, same_failure, to_columns
-
-_PREFETCH = 1_000
+from noetl.project.rows import check_folds, from_columns, same_failure, to_columns
 
 
 class PostgresProjectionStore:
@@ -41,7 +40,7 @@ class PostgresProjectionStore:
     async def checkpoints(self) -> Mark:
         """Return up to which position each shard is projected."""
         async with self._database.transaction(None) as connection:
-            return await _checkpoints(connection)
+            return await checkpoints_of(connection)
 
     async def load_projections(self, keys: Sequence[RowKey]) -> list[FoldedRow]:
         """Return the stored rows among these."""
@@ -187,7 +186,8 @@ class PostgresProjectionStore:
             try:
                 yield PostgresView(connection)
             finally:
-                await rollback_quietly(transaction)
+                with suppress(*LOST):
+                    await transaction.rollback()
         finally:
             await pool.release(connection)
 
@@ -209,49 +209,8 @@ class PostgresProjectionStore:
         ]
 
 
-class PostgresView:
-    """Projections as one repeatable-read transaction sees them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    async def checkpoints(self) -> Mark:
-        """Return up to which position each shard was projected."""
-        with translated():
-            return await _checkpoints(self._connection)
-
-    async def query(
-        self, projection: str | None = None, filters: Mapping[str, Any] | None = None, page: Page | None = None
-    ) -> AsyncGenerator[StoredRow, None]:
-        """Give rows by projection and row id."""
-        conditions = dict(check_query(projection, filters, page))
-        if projection is not None:
-            conditions["projection"] = projection
-        clauses = [f"{name} = ${number}" for number, name in enumerate(conditions, 1)]
-        values = list(conditions.values())
-        if page is not None and page.after is not None:
-            values.append(page.after)
-            clauses.append(f"row_id > ${len(values)}")
-        where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
-        limit = f"LIMIT {int(page.limit)}" if page is not None else ""
-        text = f"SELECT {sql.SELECTED} FROM noetl.projection {where} ORDER BY projection, row_id {limit}"  # noqa: S608
-        with translated():
-            cursor = await self._connection.cursor(text, *values)
-        while True:
-            with translated():
-                rows = await cursor.fetch(_PREFETCH)
-            for row in rows:
-                yield from_columns(row)
-            if len(rows) < _PREFETCH:
-                return
-
-
 class _OvertakenError(Exception):
     """Another projector was faster: undo, and tell the caller to fold anew."""
-
-
-async def _checkpoints(connection: Connection) -> Mark:
-    return Mark([row["position"] for row in await connection.fetch(sql.CHECKPOINTS)])
 
 
 def _transposed(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import asyncpg
 
 from noetl.errors import InputError, Unsupported
-from noetl.ledger.database import LOST, translated
+from noetl.ledger.database import translated
 from noetl.model.canonical import canonical_json
 from noetl.model.event import Event
 from noetl.project import sql
@@ -111,9 +110,3 @@ def ref_columns(ref: ResultRef) -> tuple[Any, ...]:
         ref.created_at,
         ref.shard,
     )
-
-
-async def rollback_quietly(transaction: Any) -> None:
-    """Undo a transaction whose connection may be gone, in which case the server has done it."""
-    with suppress(*LOST):
-        await transaction.rollback()

@@ -9,8 +9,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol
 
 from noetl.errors import NoetlError, Unavailable
 from noetl.faults import FaultInjected
@@ -22,22 +20,12 @@ from noetl.project.batch import Batches
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.port import Failure, ProjectionStore
 from noetl.project.upcast import Upcasters
+from noetl.project.waking import Listen, Listener, look_each_second
 
 log = logging.getLogger("noetl.projector")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 
-
-class Listener(Protocol):
-    """Tells that shards grew."""
-
-    async def wait(self) -> set[int] | None:
-        """Wait for news; return the shards that grew, or None when it is time to look at all."""
-        ...
-
-
-Listen = Callable[[], AbstractAsyncContextManager[Listener]]
-"""Opens a listener, such as `lambda: listening(database, "projector", poll_seconds)`."""
 
 OnBatch = Callable[[int, list[Event]], Awaitable[None]]
 """Is told the shard and its events after they are committed; what it raises is logged and stops nothing."""
@@ -65,7 +53,7 @@ class Projector:
         self._ledger = ledger
         self._store = store
         self._batches = Batches(ledger, store, folds, upcasters, batch_events, on_batch)
-        self._listen = listen or _look_each_second
+        self._listen = listen or look_each_second
         self._shards = tuple(range(SHARD_COUNT)) if shards is None else tuple(shards)
         self._tasks: list[asyncio.Task[None]] = []
         self._wake: dict[int, asyncio.Event] = {}
@@ -211,15 +199,3 @@ def _failure(error: Exception) -> Failure:
 def _jittered(seconds: float) -> float:
     """Spread the tries of many projectors, so that a server that comes back is not run over."""
     return seconds * random.uniform(0.5, 1.0)  # noqa: S311 - no secret depends on it
-
-
-class _look_each_second:  # noqa: N801 - reads as what it does where a listener is opened
-    async def __aenter__(self) -> _look_each_second:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
-
-    async def wait(self) -> None:
-        """Say after a second that it is time to look."""
-        await asyncio.sleep(1.0)

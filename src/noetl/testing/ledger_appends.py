@@ -21,6 +21,7 @@ class AppendContract:
     async def test_versions_and_positions_are_dense_and_in_the_order_given(
         self, ledger: Ledger, drafts: Drafts
     ) -> None:
+        """INV-02, INV-05."""
         run, loop = drafts.mint(), drafts.mint()
         items = drafts.loop_items(run, loop, 5)
         first = await ledger.append(items[0].stream, items[:3])
@@ -101,6 +102,7 @@ class AppendContract:
         assert [again.meta["tags"] for again in await read(ledger, draft.stream)] == [["a"]]
 
     async def test_time_never_runs_backwards_within_a_shard(self, ledger: Ledger, drafts: Drafts) -> None:
+        """INV-10."""
         run, loop = drafts.mint(), drafts.mint()
         for item in drafts.loop_items(run, loop, 5):
             await ledger.append(item.stream, [item])
@@ -120,6 +122,7 @@ class AppendContract:
     async def test_another_version_than_expected_writes_nothing(
         self, ledger: Ledger, drafts: Drafts, expected: int
     ) -> None:
+        """INV-05."""
         items = drafts.loop_items(drafts.mint(), drafts.mint(), 4)
         await ledger.append(items[0].stream, items[:2])
         head = await ledger.head()
@@ -194,6 +197,7 @@ class AppendContract:
     async def test_of_two_racing_facts_that_may_stand_once_one_stands(
         self, ledger: Ledger, drafts: Drafts, kind: str
     ) -> None:
+        """INV-07."""
         first, second, other = _once_facts(drafts, kind)
         tries = (ledger.append(draft.stream, [draft]) for draft in (first, second, other))
         answers = await asyncio.gather(*tries, return_exceptions=True)
@@ -210,6 +214,7 @@ class AppendContract:
     async def test_an_invalid_draft_is_refused_with_every_problem_and_takes_the_whole_append_along(
         self, ledger: Ledger, drafts: Drafts
     ) -> None:
+        """INV-04."""
         run, loop = drafts.mint(), drafts.mint()
         sound = drafts.loop_item(run, loop, 0)
         broken = drafts.loop_item(run, loop, 1, node_name=None, producer="", aggregate_type="frame")
@@ -234,6 +239,8 @@ class AppendContract:
             {"context": {"deep": [{"x": "\x00"}]}},
             {"current_item": float("nan")},
             {"current_item": 2**53},
+            {"current_item": 1e17},
+            {"context": {"cursor": [{"at": -9007199254740992.0}]}},
             {"current_item": "\udfff"},
             {"current_index": 2**63},
             {"causation_id": 2**63},
@@ -257,6 +264,7 @@ class AppendContract:
     async def test_values_up_to_the_limit_are_taken_and_one_byte_more_is_refused_with_the_way_out(
         self, ledger: Ledger, drafts: Drafts
     ) -> None:
+        """INV-09."""
         run, loop = drafts.mint(), drafts.mint()
         fitting = drafts.loop_item(run, loop, 0, current_item="ü" * (INLINE_LIMIT // 2 - 1))
         large = drafts.loop_item(run, loop, 1, current_item="ü" * (INLINE_LIMIT // 2 - 1) + "x")
@@ -276,6 +284,7 @@ class AppendContract:
         assert {event.event_id for event in events} == {item.event_id for item in items}
 
     async def test_64_tasks_on_many_streams_leave_no_gap(self, ledger: Ledger, drafts: Drafts) -> None:
+        """INV-02."""
         groups = [drafts.loop_items(drafts.mint(), drafts.mint(), 3) for _ in range(64)]
         answers = await asyncio.gather(*(ledger.append(group[0].stream, group) for group in groups))
         assert {answer.first_version for answer in answers} == {1}

@@ -21,6 +21,7 @@ class KeyContract:
     async def test_a_repetition_gets_the_first_answer_whatever_version_it_expects(
         self, ledger: Ledger, drafts: Drafts
     ) -> None:
+        """INV-06."""
         run, loop = drafts.mint(), drafts.mint()
         items = [drafts.loop_item(run, loop, index, idempotency_key=f"k{index}") for index in range(2)]
         first = await ledger.append(items[0].stream, items, expected_version=0)
@@ -55,6 +56,7 @@ class KeyContract:
     async def test_a_key_with_other_content_is_refused(
         self, ledger: Ledger, drafts: Drafts, change: dict[str, object]
     ) -> None:
+        """INV-06."""
         draft = drafts.loop_item(drafts.mint(), drafts.mint(), 0, idempotency_key="k")
         await ledger.append(draft.stream, [draft])
         with pytest.raises(KeyReused):

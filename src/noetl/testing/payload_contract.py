@@ -94,6 +94,7 @@ class PayloadStoreContract(ABC):
 
     @pytest.mark.parametrize("at", [0, 9, 17, 30, 1500, -45, -41, -20, -1])
     async def test_a_flipped_bit_is_an_error_and_never_data(self, store: PayloadStore, at: int) -> None:
+        """INV-14."""
         ref = await store.store(CARE, os.urandom(3000), MEDIA)
         await self.damage(store, ref, at)
         with pytest.raises(Corrupt):
@@ -153,6 +154,7 @@ class PayloadStoreContract(ABC):
 
     @pytest.mark.parametrize("scope", [BILLING, OTHER], ids=["organization", "tenant"])
     async def test_a_reference_is_refused_in_another_scope(self, store: PayloadStore, scope: Scope) -> None:
+        """INV-22."""
         ref = await store.store(CARE, b"ours", MEDIA)
         await store.store(scope, b"ours", MEDIA)
         with pytest.raises(InputError):
@@ -224,6 +226,7 @@ class EncryptedPayloadStoreContract(PayloadStoreContract):
     async def test_a_destroyed_key_erases_the_tenant_and_nobody_else(
         self, store: PayloadStore, keys: TenantKeys
     ) -> None:
+        """INV-16."""
         ours = await store.store(CARE, b"ours", MEDIA)
         theirs = await store.store(OTHER, b"theirs", MEDIA)
         keys.destroy(CARE.tenant_id)
@@ -234,6 +237,7 @@ class EncryptedPayloadStoreContract(PayloadStoreContract):
         assert await store.fetch(OTHER, theirs) == b"theirs"
 
     async def test_an_erased_object_can_still_be_checked(self, store: PayloadStore, keys: TenantKeys) -> None:
+        """INV-16."""
         ref = await store.store(CARE, os.urandom(3000), MEDIA)
         keys.destroy(CARE.tenant_id)
         await store.check(CARE, ref)

@@ -154,6 +154,7 @@ def test_the_largest_safe_integers_are_written(edge: int) -> None:
     ],
 )
 def test_what_json_cannot_carry_is_refused_with_its_place(value: object, error: type[Exception], message: str) -> None:
+    """INV-23."""
     with pytest.raises(error, match=message):
         canonical_json(value)
 

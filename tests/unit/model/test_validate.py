@@ -129,6 +129,7 @@ def test_a_draft_belongs_to_the_stream_it_is_appended_to(field: str) -> None:
 
 
 def test_a_payload_of_another_organization_is_refused() -> None:
+    """INV-13, INV-22."""
     draft = DRAFTS.loop_item(RUN, 8, 0, payload_ref=OTHER_REF)
     foreign = msgspec.structs.replace(draft, tenant_id="globex")
     with pytest.raises(EventInvalid, match="in this tenant and organization"):

@@ -50,6 +50,7 @@ def _disarmed() -> Iterator[None]:
 
 
 async def test_only_old_objects_without_a_reference_go(world: World) -> None:
+    """INV-15."""
     referred, garbage = await world.put(b"referred"), await world.put(b"garbage")
     world.references.append(SCOPE, referred.sha256, "event 1")
     world.now += timedelta(hours=25)
@@ -97,6 +98,7 @@ async def test_an_object_goes_when_its_last_event_is_no_longer_retained(world: W
 
 
 async def test_each_fate_is_explained_in_one_sentence(world: World) -> None:
+    """INV-15."""
     ref = await world.put(b"data")
     assert await world.why(ref) == "kept: younger than the grace of 24 h"
     world.now += timedelta(hours=25)
@@ -165,6 +167,7 @@ async def test_an_object_refreshed_while_it_is_condemned_is_spared(world: World)
 
 
 async def test_a_reference_that_appears_during_the_collection_keeps_the_object(world: World) -> None:
+    """INV-15."""
     ref = await world.put(b"data")
     world.now += timedelta(hours=25)
 

@@ -31,6 +31,7 @@ def told(text: str | bytes = "", environ: dict[str, str] | None = None) -> list[
 
 
 def test_all_problems_of_file_and_environment_come_together() -> None:
+    """INV-26."""
     text = """\
 runtime:
   node_id: ${POD_IP}
@@ -247,6 +248,7 @@ def test_nothing_is_said_about_clashes_with_a_value_that_is_wrong_itself() -> No
     ],
 )
 def test_no_problem_tells_a_secret(text: str) -> None:
+    """INV-26."""
     path = Path("noetl.yaml")
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
