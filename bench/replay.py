@@ -16,7 +16,7 @@ from bench.figure import Figure, alternating
 from bench.ground import SCOPE, Ground, ground
 from bench.history import long_execution
 from noetl.ledger.history import History
-from noetl.ledger.rows import COLUMNS, JSON_COLUMNS, PLAIN_COLUMNS
+from noetl.ledger.rows import COLUMNS, JSON_PLACES
 from noetl.model.stream import execution_stream
 from noetl.payloads.connect import Connection, open_object_store
 from noetl.project.folds.registry import FoldRegistry
@@ -68,13 +68,12 @@ async def _full(on: Ground, replay: Replay, execution_id: int) -> Figure:
 async def _bare_read(on: Ground, execution_id: int, shard: int) -> None:
     """Read the same columns by a cursor and decode the JSON ones; keep nothing."""
     query = f"SELECT {COLUMNS} FROM noetl.event WHERE execution_id = $1 AND shard = $2 ORDER BY position"
-    first, last = len(PLAIN_COLUMNS), len(PLAIN_COLUMNS) + len(JSON_COLUMNS)
     loads = orjson.loads
     async with on.bare.transaction():
         cursor = await on.bare.cursor(query, execution_id, shard)
         while rows := await cursor.fetch(5_000):
             for row in rows:
-                for place in range(first, last):
+                for place in JSON_PLACES:
                     text = row[place]
                     if text is not None:
                         loads(text)

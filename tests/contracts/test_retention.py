@@ -33,7 +33,8 @@ from noetl.payloads.objects import ObjectPayloadStore
 from noetl.testing.drafts import Drafts
 from noetl.testing.ledger_reading import everything, read, read_execution, read_shard
 
-pytestmark = pytest.mark.service
+# Checkpoints are set by hand here, without any rows.
+pytestmark = [pytest.mark.service, pytest.mark.no_parity]
 
 CARE, BOOKS = Scope("acme", "care"), Scope("zeta", "books")
 NOW = datetime(2026, 6, 15, tzinfo=UTC)

@@ -77,8 +77,13 @@ def arguments(scope: Scope, requests: Sequence[Request], key_ttl: timedelta) -> 
         [key for key, _, _ in keys],
         [append for _, append, _ in keys],
         [ordinal for _, _, ordinal in keys],
-        *map(list, zip(*numbered, strict=True)),
+        *map(_column, zip(*numbered, strict=True)),
     ]
+
+
+def _column(values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    # unnest fills a missing array up with nulls, so a column that says nothing need not be sent.
+    return None if values.count(None) == len(values) else values
 
 
 def answer_of(

@@ -10,11 +10,10 @@ import msgspec
 from blake3 import blake3
 
 from noetl.errors import EventInvalid
-from noetl.model.canonical import SAFE_INTEGER, canonical_json
+from noetl.model.canonical import canonical_json, exact_json
 from noetl.model.event import INLINE_LIMIT, Draft
 from noetl.model.payload_ref import PayloadRef
 
-_LONG_NUMBER = re.compile(r"(?:^|[:\[,])-?[0-9]{16,}")
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _ref_json = msgspec.json.Encoder(order="sorted").encode
 
@@ -91,7 +90,7 @@ def content_digest(stream_id: str, rows: Sequence[Row]) -> bytes:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None else _storable(canonical_json, value)
+    return None if value is None else _storable(exact_json, value)
 
 
 def _ref(ref: PayloadRef | None) -> str | None:
@@ -108,18 +107,4 @@ def _storable(encode: Callable[[Any], bytes], value: Any) -> str:
         raise EventInvalid(
             "the event holds a NUL character, which no text in PostgreSQL can", hint="store it as a payload"
         )
-    if _LONG_NUMBER.search(text) and _has_whole_float(value):
-        # Canonical JSON prints 1e17 as bare digits, so it would come back as an integer that JSON cannot carry.
-        raise EventInvalid(
-            "the event holds a float beyond ±(2^53 - 1) without fraction, which JSON cannot tell from an integer",
-            hint="write it as a string",
-        )
     return text
-
-
-def _has_whole_float(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_whole_float, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_has_whole_float, value))
-    return isinstance(value, float) and abs(value) > SAFE_INTEGER and value.is_integer() and abs(value) < 1e21

@@ -19,6 +19,7 @@ MAX_DEPTH: Final = 200
 """Levels of nesting. A fixed bound, so that the same value is accepted or refused whoever calls from however deep."""
 
 SAFE_INTEGER: Final = 2**53 - 1
+_EXPONENT_FROM: Final = 1e21  # from here on floats are printed with an exponent
 
 _OPTIONS: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _LEAVES: Final = frozenset({str, int, bool, NoneType})
@@ -30,10 +31,27 @@ _SHOWN_STEPS: Final = 12
 
 def canonical_json(value: object) -> bytes:
     """Return the RFC 8785 bytes of a value, or raise TypeError or ValueError naming the place that has none."""
+    return _canonical(value, exact=False)
+
+
+def exact_json(value: object) -> bytes:
+    """Return the RFC 8785 bytes of a value that reads back as itself.
+
+    The standard prints a float such as 1e17 as bare digits, which come back as an integer too large for JSON; such
+    floats are refused here.
+    """
+    return _canonical(value, exact=True)
+
+
+def _canonical(value: object, *, exact: bool) -> bytes:
+    prepared = None
     try:
-        out = orjson.dumps(_prepared(value, MAX_DEPTH), option=_OPTIONS)
+        prepared = _prepared(value, MAX_DEPTH)
+        out = orjson.dumps(prepared, option=_OPTIONS)
         # orjson sorts keys by UTF-8 bytes, the standard by UTF-16 units; they differ only beyond U+FFFF.
         if out.isascii() or len(out.translate(None, _FOUR_BYTE_LEADS)) == len(out):
+            if exact and prepared is not value:
+                _refuse_whole_floats(value)
             return out
     except (TypeError, _Refused):
         pass  # the careful path below writes what is unusual, and says where it is what JSON cannot carry
@@ -42,6 +60,8 @@ def canonical_json(value: object) -> bytes:
         _write(value, chunks, MAX_DEPTH)
     except _Refused as refused:
         raise refused.kind(f"{refused.place()} {refused.reason}") from None
+    if exact:
+        _refuse_whole_floats(value)
     return b"".join(chunks)
 
 
@@ -68,8 +88,10 @@ def _prepared(value: Any, depth: int) -> object:
         if _LEAVES.issuperset(map(type, value)):
             return value
         return [item if type(item) in _LEAVES else _prepared(item, depth - 1) for item in value]
-    copy: dict[str, object] | None = None
     leaves = _LEAVES
+    if leaves.issuperset(map(type, value.values())):
+        return value
+    copy: dict[str, object] | None = None
     for key, item in value.items():
         if type(item) not in leaves:
             prepared = _prepared(item, depth - 1)
@@ -77,6 +99,17 @@ def _prepared(value: Any, depth: int) -> object:
                 copy = value.copy() if copy is None else copy
                 copy[key] = prepared
     return value if copy is None else copy
+
+
+def _refuse_whole_floats(value: object) -> None:
+    if isinstance(value, dict):
+        for item in value.values():
+            _refuse_whole_floats(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_whole_floats(item)
+    elif isinstance(value, float) and SAFE_INTEGER < abs(value) < _EXPONENT_FROM and value.is_integer():
+        raise ValueError(f"{value!r} is a float beyond ±(2^53 - 1) that reads back as an integer; write it as a string")
 
 
 class _Refused(Exception):

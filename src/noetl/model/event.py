@@ -16,7 +16,7 @@ INLINE_LIMIT = 65_536
 _ZERO = timedelta(0)
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class Draft(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a producer wants recorded. `validate` (in `noetl.model.validate`) checks every invariant.
 
     `payload_ref` is the data the fact is about; `fields_ref` holds context, result and current_item fields that were

