@@ -23,7 +23,7 @@ _EXPONENT_FROM: Final = 1e21  # from here on floats are printed with an exponent
 
 _OPTIONS: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _LEAVES: Final = frozenset({str, int, bool, NoneType})
-_CONTAINERS: Final = frozenset({dict, list, tuple})
+_ARRAYS: Final = frozenset({list, tuple})
 _FOUR_BYTE_LEADS: Final = b"\xf0\xf1\xf2\xf3\xf4"
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN_STEPS: Final = 12
@@ -46,7 +46,7 @@ def exact_json(value: object) -> bytes:
 def _canonical(value: object, *, exact: bool) -> bytes:
     prepared = None
     try:
-        prepared = _prepared(value, MAX_DEPTH)
+        prepared = _prepared_object(value, MAX_DEPTH) if type(value) is dict else _prepared(value, MAX_DEPTH)
         out = orjson.dumps(prepared, option=_OPTIONS)
         # orjson sorts keys by UTF-8 bytes, the standard by UTF-16 units; they differ only beyond U+FFFF.
         if out.isascii() or len(out.translate(None, _FOUR_BYTE_LEADS)) == len(out):
@@ -78,23 +78,29 @@ def sha256_hex(data: bytes | bytearray | memoryview) -> str:
 def _prepared(value: Any, depth: int) -> object:
     """Return the value with each float as finished text, since orjson lays numbers out its own way."""
     kind = type(value)
+    if kind is dict:
+        return _prepared_object(value, depth)
     if kind in _LEAVES:
         return value
     if kind is float:
         return orjson.Fragment(_number(value))
-    if not depth or kind not in _CONTAINERS:
+    if not depth or kind not in _ARRAYS:
         raise _Refused(TypeError, "is not plain")
-    if kind is not dict:
-        if _LEAVES.issuperset(map(type, value)):
-            return value
-        return [item if type(item) in _LEAVES else _prepared(item, depth - 1) for item in value]
-    leaves = _LEAVES
-    if leaves.issuperset(map(type, value.values())):
+    if _LEAVES.issuperset(map(type, value)):
         return value
+    return [item if type(item) in _LEAVES else _prepared(item, depth - 1) for item in value]
+
+
+def _prepared_object(value: dict[str, object], depth: int) -> object:
+    if not depth:
+        raise _Refused(TypeError, "is not plain")
     copy: dict[str, object] | None = None
+    leaves = _LEAVES
     for key, item in value.items():
-        if type(item) not in leaves:
-            prepared = _prepared(item, depth - 1)
+        kind = type(item)
+        # Most values are text, and identity is quicker to ask for than membership.
+        if kind is not str and kind not in leaves:
+            prepared = _prepared_object(item, depth - 1) if kind is dict else _prepared(item, depth - 1)  # type: ignore[arg-type]
             if prepared is not item:
                 copy = value.copy() if copy is None else copy
                 copy[key] = prepared

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from noetl.model.event import Event
 from noetl.project.folds.checksum import row_checksum
-from noetl.project.folds.fold import FoldedRow, in_own_execution
+from noetl.project.folds.fold import FoldedRow
 from noetl.project.folds.state import FoldState
 from noetl.replay.merkle import MerkleRange
 from noetl.replay.pages import reading
@@ -29,18 +29,6 @@ async def fold_pages(state: FoldState, pages: AsyncIterator[list[Event]], on_pag
                 on_page(page)
             folded += state.apply_many(page)
     return folded
-
-
-async def own_pages(pages: AsyncIterator[list[Event]]) -> AsyncIterator[list[Event]]:
-    """Leave out events that name an execution but stand in a stream outside it.
-
-    Which of those are found depends on the shard their stream happens to be in, so they are no part of the execution's
-    own history; an organization's replay folds them.
-    """
-    async for page in pages:
-        own = [event for event in page if in_own_execution(event)]
-        if own:
-            yield own
 
 
 def counting(payloads: MerkleRange) -> OnPage:

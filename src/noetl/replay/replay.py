@@ -18,7 +18,7 @@ from noetl.project.folds.state import FoldState
 from noetl.project.port import ProjectionStore
 from noetl.project.upcast import Upcasters
 from noetl.replay.as_of import HEAD, AsOf, resolve_execution, resolve_organization
-from noetl.replay.folding import EVICTED, Rows, fold_pages, own_pages
+from noetl.replay.folding import EVICTED, Rows, fold_pages
 from noetl.replay.keeper import SnapshotKeeper
 from noetl.replay.pages import EventPages
 from noetl.replay.resolve import resolve_rows
@@ -159,7 +159,7 @@ class Replay:
             start = 1
         events = 0
         if start <= cut:
-            pages = own_pages(self._history.execution_pages(scope, execution_id, start, to_position=cut))
+            pages = self._history.execution_pages(scope, execution_id, start, to_position=cut)
             events = await fold_pages(state, pages)
         _gather(state, folds, wanted)
         return _Folded(state, events, {None: cut}, None if resumed is None else resumed.snapshot.version, warnings)

@@ -23,7 +23,7 @@ from noetl.project.folds.registry import FoldRegistry
 from noetl.project.folds.state import FoldState
 from noetl.project.port import ProjectionStore, Snapshot
 from noetl.project.upcast import Upcasters
-from noetl.replay.folding import EVICTED, counting, fold_pages, own_pages
+from noetl.replay.folding import EVICTED, counting, fold_pages
 from noetl.replay.merkle import MerkleRange
 from noetl.replay.pages import EventPages
 
@@ -87,7 +87,7 @@ class Snapshots:
                 resumed.payloads,
                 resumed.snapshot.version + 1,
             )
-        pages = own_pages(self._history.execution_pages(scope, execution_id, start, to_position=upto))
+        pages = self._history.execution_pages(scope, execution_id, start, to_position=upto)
         folded = await fold_pages(state, pages, counting(payloads))
         if resumed is not None and not folded:
             return resumed.snapshot

@@ -22,7 +22,7 @@ from noetl.project.folds.state import FoldState
 from noetl.project.port import ProjectionStore, ProjectionView, StoredRow
 from noetl.project.upcast import Upcasters
 from noetl.replay.compare import SHOWN, Sums, Suspects, compared, unequal
-from noetl.replay.folding import fold_pages, own_pages
+from noetl.replay.folding import fold_pages
 from noetl.replay.inline import inline_differences, shard_differences
 from noetl.replay.pages import EventPages
 from noetl.replay.report import Difference, VerifyReport
@@ -163,7 +163,7 @@ class _Pass:
                 if last
             ]
         last = positions[execution_stream(scope, self._execution_id).shard]
-        return [own_pages(self._history.execution_pages(scope, self._execution_id, to_position=last))]
+        return [self._history.execution_pages(scope, self._execution_id, to_position=last)]
 
 
 class _Payloads:

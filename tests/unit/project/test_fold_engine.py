@@ -92,7 +92,7 @@ def test_touched_rows_are_told_once(chronicle: Chronicle) -> None:
     assert [row.key.projection for row in state.touched()] == ["execution", "loop"]
     assert state.touched() == []
     state.apply(chronicle.events[2])
-    assert [row.key.projection for row in state.touched()] == ["execution", "frame"]
+    assert {row.key.projection for row in state.touched()} == {"execution", "frame"}
 
 
 def test_a_frame_outside_any_loop_moves_no_loop(chronicle: Chronicle) -> None:
@@ -108,12 +108,13 @@ def test_a_state_names_the_versions_of_its_folds() -> None:
 
 def test_the_rows_to_load_are_known_before_an_event_is_folded(chronicle: Chronicle) -> None:
     keys = FoldState(built_in_folds()).keys_of(chronicle.events[3])
-    assert [(key.projection, key.row_id) for key in keys] == [
+    assert len(keys) == 4
+    assert {(key.projection, key.row_id) for key in keys} == {
         ("execution", str(FIRST_ID)),
         ("stage", f"{FIRST_ID}/1"),
         ("frame", f"{FIRST_ID}/3"),
         ("loop", f"{FIRST_ID}/7"),
-    ]
+    }
     outside = chronicle.add("step.entered", node_name="a", path="elsewhere")
     assert FoldState(built_in_folds()).keys_of(outside) == []
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+import orjson
 from blake3 import blake3
 
 from noetl.model.canonical import canonical_json, digest_of
@@ -37,7 +38,7 @@ def _number(key: tuple[str, str, str, str], version: int, row: bytes) -> int:
     """
     tenant_id, organization_id, projection, row_id = key
     middle, end = _around(tenant_id, organization_id, projection, version)
-    document = b"".join((b'{"id":', canonical_json(row_id), middle, row, end))
+    document = b"".join((b'{"id":', orjson.dumps(row_id), middle, row, end))
     return int.from_bytes(blake3(document).digest(), "big")
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from noetl.model.catalogue import ENDING
 from noetl.model.event import Event
 from noetl.project.folds import progress
-from noetl.project.folds.fold import EVERY_TYPE, Fold, Row, moment, often, opens, text_of
+from noetl.project.folds.fold import EVERY_TYPE, FRAME_TYPES, Fold, Row, moment, often, opens, text_of
 
 _END_WORDS: Final = {"completed": "COMPLETED", "failed": "FAILED", "cancelled": "CANCELLED"}
 _END_STATUS: Final = {name: _END_WORDS[name.rpartition(".")[2]] for name in ENDING}
@@ -36,6 +36,21 @@ def _apply(row: Row | None, event: Event) -> Row | None:
     if change is not None:
         change(row, event)
     return row
+
+
+def _apply_run(row: Row, events: list[Event]) -> None:
+    last = events[-1]
+    row["events"] += len(events)
+    row["last_event_type"] = last.event_type
+    row["last_event_id"] = str(last.event_id)
+    row["last_node_name"] = next(
+        (event.node_name for event in reversed(events) if event.node_name is not None), row["last_node_name"]
+    )
+    loops = row["state"]["loop"]
+    for loop_id, node_name, changes in progress.frame_changes(events):
+        entry = _entry(loops, loop_id, node_name)
+        if entry is not None and not entry["completed"]:
+            progress.add_changes(entry, changes)
 
 
 def _opened(event: Event) -> Row:
@@ -82,26 +97,26 @@ def _fanout_started(row: Row, event: Event) -> None:
 
 
 def _loop_changed(row: Row, event: Event) -> None:
-    entry = _entry(row["state"]["loop"], event)
+    entry = _entry(row["state"]["loop"], event.loop_id, event.node_name)
     if entry is not None and not entry["completed"]:
         progress.LOOP_CHANGES[event.event_type](entry, event)
 
 
 def _fanout_changed(row: Row, event: Event) -> None:
-    entry = _entry(row["state"]["fanout"], event)
+    entry = _entry(row["state"]["fanout"], event.loop_id, event.node_name)
     if entry is not None and entry["status"] == progress.FANOUT_RUNNING:
         progress.FANOUT_CHANGES[event.event_type](entry, event)
 
 
-def _entry(entries: dict[str, Row], event: Event) -> Row | None:
-    """Find the entry of the event's loop. A step that is entered again has a new loop, which old frames must not move."""
-    if event.loop_id is None:
+def _entry(entries: dict[str, Row], loop_id: int | None, node_name: str | None) -> Row | None:
+    """Find the entry of a loop. A step that is entered again has a new loop, which old frames must not move."""
+    if loop_id is None:
         return None
-    loop_id = often(event.loop_id)
-    entry = entries.get(event.node_name) if event.node_name is not None else None
-    if entry is not None and entry["loop_id"] == loop_id:
+    name = often(loop_id)
+    entry = entries.get(node_name) if node_name is not None else None
+    if entry is not None and entry["loop_id"] == name:
         return entry
-    return next((other for other in entries.values() if other["loop_id"] == loop_id), None)
+    return next((other for other in entries.values() if other["loop_id"] == name), None)
 
 
 _CHANGES: Final[dict[str, Callable[[Row, Event], None]]] = {
@@ -122,4 +137,7 @@ EXECUTION: Final = Fold(
     apply=_apply,
     ended=lambda row: row["end_time"] is not None,
     per_execution=True,
+    ends_with=ENDING,
+    run_types=FRAME_TYPES,
+    apply_run=_apply_run,
 )

@@ -26,6 +26,18 @@ EVERY_TYPE: Final = frozenset({"*"})
 """Stands for all event types, the user's own included."""
 
 _LARGE_NUMBER: Final = re.compile(r"[:\[,-][0-9]{16}")
+FRAME_TYPES: Final = frozenset(
+    {
+        "frame.dispatched",
+        "frame.checkpointed",
+        "frame.abandoned",
+        "frame.attempt_failed",
+        "frame.committed",
+        "frame.failed",
+    }
+)
+"""What frames tell: nearly all events of a large execution."""
+
 _WITH_MICROSECONDS: Final = len('"2026-05-16T12:34:56.123456Z"')
 
 
@@ -52,10 +64,20 @@ class Fold:
     ended: Callable[[Row], bool]
     """An ended row absorbs every later event unchanged."""
     per_execution: bool = False
+    ends_with: frozenset[str] = EVERY_TYPE
+    """The event types that can end a row; after others it is not asked whether it has ended."""
+    run_types: frozenset[str] = frozenset()
+    """Types that neither open nor end a row and come in long runs; `apply_run` takes several of them at a time."""
+    apply_run: Callable[[Row, list[Event]], None] | None = None
+    """Changes an open row as `apply` would with each event in turn."""
 
     def listens_to(self, event_type: str) -> bool:
         """Tell whether events of that type matter to this fold."""
         return self.event_types is EVERY_TYPE or event_type in self.event_types
+
+    def may_end_with(self, event_type: str) -> bool:
+        """Tell whether an event of that type may end a row."""
+        return self.ends_with is EVERY_TYPE or event_type in self.ends_with
 
 
 class RowKey(NamedTuple):
@@ -95,20 +117,21 @@ def row_id_within(execution_id: int, number: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _streams_of(execution_id: int) -> str:
+def streams_of(execution_id: int) -> str:
+    """Return what the names of all streams below an execution's own begin with."""
     return f"execution/{execution_id}/"
 
 
 def in_own_execution(event: Event) -> bool:
     """Tell whether the event stands in a stream of the execution it names, and so in that execution's one order."""
-    prefix = _streams_of(event.execution_id)
+    prefix = streams_of(event.execution_id)
     return event.stream_id.startswith(prefix) or event.stream_id == prefix[:-1]
 
 
 def opens(event: Event, aggregate: str, aggregate_id: int | None) -> bool:
     """Tell whether this is the first event of that aggregate's own stream."""
     return (
-        event.stream_version == 1 and event.stream_id == f"{_streams_of(event.execution_id)}{aggregate}/{aggregate_id}"
+        event.stream_version == 1 and event.stream_id == f"{streams_of(event.execution_id)}{aggregate}/{aggregate_id}"
     )
 
 

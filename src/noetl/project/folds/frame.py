@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from noetl.model.event import Event
-from noetl.project.folds.fold import Fold, Row, moment, often, opens, reference, text_of
+from noetl.project.folds.fold import Fold, Row, moment, often, opens, reference
 
 
 def _key(event: Event) -> str | None:
@@ -30,9 +30,9 @@ def _opened(event: Event) -> Row:
     meta = event.meta
     return {
         "frame_id": str(event.frame_id),
-        "stage_id": text_of(event.stage_id),
+        "stage_id": None if event.stage_id is None else often(event.stage_id),
         "execution_id": often(event.execution_id),
-        "loop_id": text_of(event.loop_id),
+        "loop_id": None if event.loop_id is None else often(event.loop_id),
         "status": "DISPATCHED",
         "owner_worker": meta.get("worker"),
         "attempts": meta.get("attempt", 1),
@@ -116,4 +116,5 @@ FRAME: Final = Fold(
     apply=_apply,
     ended=lambda row: row["terminal_event_id"] is not None,
     per_execution=True,
+    ends_with=frozenset({"frame.committed", "frame.failed"}),
 )

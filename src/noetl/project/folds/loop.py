@@ -9,7 +9,7 @@ from typing import Final
 
 from noetl.model.event import Event
 from noetl.project.folds import progress
-from noetl.project.folds.fold import Fold, Row, moment, often, opens, row_id_within
+from noetl.project.folds.fold import FRAME_TYPES, Fold, Row, moment, often, opens, row_id_within
 
 
 def _key(event: Event) -> str | None:
@@ -41,6 +41,11 @@ def _apply_loop(row: Row | None, event: Event) -> Row | None:
     return row
 
 
+def _apply_run(row: Row, events: list[Event]) -> None:
+    for _, _, counts in progress.frame_changes(events):
+        progress.add_changes(row, counts)
+
+
 def _apply_fanout(row: Row | None, event: Event) -> Row | None:
     kind = event.event_type
     if row is None:
@@ -63,6 +68,9 @@ LOOP: Final = Fold(
     apply=_apply_loop,
     ended=lambda row: row["ended_at"] is not None,
     per_execution=True,
+    ends_with=frozenset({"loop.done"}),
+    run_types=FRAME_TYPES,
+    apply_run=_apply_run,
 )
 
 FANOUT: Final = Fold(
@@ -73,4 +81,5 @@ FANOUT: Final = Fold(
     apply=_apply_fanout,
     ended=lambda row: row["ended_at"] is not None,
     per_execution=True,
+    ends_with=frozenset({"loop.fanin.completed"}),
 )

@@ -84,3 +84,28 @@ FANOUT_CHANGES: Final[dict[str, Callable[[Row, Event], None]]] = {
     "loop.fanin.completed": _fanin_completed,
 }
 """How a running fan-out's entry changes, by event type."""
+
+
+def frame_changes(events: list[Event]) -> list[tuple[int | None, str | None, tuple[int, int]]]:
+    """Return, for each loop and step the frames name, how many of its rows were done and failed."""
+    changes: dict[tuple[int | None, str | None], tuple[int, int]] = {}
+    for event in events:
+        kind = event.event_type
+        if kind == "frame.committed":
+            meta = event.meta
+            failed = meta.get("failed_count", 0)
+            done = meta.get("row_count", 0) - failed
+        elif kind == "frame.failed":
+            done, failed = 0, event.meta.get("row_count", 1)
+        else:
+            continue
+        name = (event.loop_id, event.node_name)
+        before = changes.get(name)
+        changes[name] = (done, failed) if before is None else (before[0] + done, before[1] + failed)
+    return [(loop_id, node_name, counts) for (loop_id, node_name), counts in changes.items()]
+
+
+def add_changes(entry: Row, counts: tuple[int, int]) -> None:
+    """Move a running loop's entry by that many rows."""
+    entry["done"] += counts[0]
+    entry["failed"] += counts[1]

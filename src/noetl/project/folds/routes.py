@@ -6,55 +6,69 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import msgspec
+
 from noetl.model.event import Event
 from noetl.project.folds.checksum import Tally, row_number
 from noetl.project.folds.fold import Fold, FoldedRow, Row, RowKey, copied
 
 
-class Held:
+class Held(msgspec.Struct):
     """A row in memory with its lineage."""
 
-    __slots__ = ("ended", "execution_id", "first", "last", "row", "shard")
-
-    def __init__(self, row: Row, execution_id: int, shard: int, first: int, last: int, *, ended: bool = False) -> None:
-        self.row = row
-        self.execution_id = execution_id
-        self.shard = shard
-        self.first = first
-        self.last = last
-        self.ended = ended
+    row: Row
+    execution_id: int
+    shard: int
+    first: int
+    last: int
+    ended: bool = False
 
 
-class Lane(NamedTuple):
-    """One fold's place in a state. Its functions stand here so that the loop over events looks nothing up twice."""
+Key = tuple[str, str, str, str]
+"""A row's full name as a plain tuple: it equals the RowKey of the same fields and is made several times faster."""
 
-    key_of: Callable[[Event], str | None]
+
+class Step(NamedTuple):
+    """What one fold does with events of one type in one scope, with everything looked up beforehand."""
+
+    key: Callable[[Event], str | None]
     apply: Callable[[Row | None, Event], Row | None]
-    ended: Callable[[Row], bool]
-    rows: dict[tuple[str, str, str, str], Held]
-    """Keys are plain tuples: they equal the RowKey of the same fields and are made several times faster."""
-    projection: str
-    version: int
-    fold: Fold
-    gone: Tally
-    """The rows that have ended and left memory."""
-    leave: bool
-    """Whether rows leave memory when they end."""
+    ended: Callable[[Row], bool] | None
+    """None when events of this type end no row."""
+    rows: dict[str, Held]
+    lane: Lane
 
-    @classmethod
-    def of(cls, fold: Fold, *, leave: bool) -> Lane:
-        """Return an empty lane; rows that may open twice never leave it."""
-        leave = leave and fold.per_execution
-        return cls(fold.key, fold.apply, fold.ended, {}, fold.projection, fold.version, fold, Tally(), leave)
 
-    def folded(self, key: tuple[str, str, str, str], held: Held) -> FoldedRow:
+class Lane:
+    """One fold's place in a state: the rows it holds, by scope and id, and the tally of those that have left."""
+
+    def __init__(self, fold: Fold, *, leave: bool) -> None:
+        """Make an empty lane; rows that may open twice never leave it."""
+        self.fold = fold
+        self.projection = fold.projection
+        self.version = fold.version
+        self.leave = leave and fold.per_execution
+        self.gone = Tally()
+        self._scopes: dict[tuple[str, str], dict[str, Held]] = {}
+
+    def rows(self, tenant_id: str, organization_id: str) -> dict[str, Held]:
+        """Return the rows of a scope, to be changed in place."""
+        return self._scopes.setdefault((tenant_id, organization_id), {})
+
+    def items(self) -> Iterator[tuple[Key, Held]]:
+        """Yield every row in memory with its key."""
+        for (tenant_id, organization_id), rows in self._scopes.items():
+            for row_id, held in rows.items():
+                yield (tenant_id, organization_id, self.projection, row_id), held
+
+    def folded(self, key: Key, held: Held) -> FoldedRow:
         """Return a held row in full."""
         return FoldedRow(RowKey(*key), self.version, held.execution_id, held.shard, held.first, held.last, held.row)
 
     def tally(self) -> Tally:
         """Count every row, in memory or gone."""
         tally = Tally(self.gone.rows, self.gone.total)
-        for key, held in self.rows.items():
+        for key, held in self.items():
             tally.add(row_number(key, self.version, held.row))
         return tally
 
@@ -74,7 +88,7 @@ class Lane(NamedTuple):
                     held.last,
                     copied(held.row),
                 ]
-                for (tenant_id, organization_id, _, row_id), held in sorted(self.rows.items(), key=itemgetter(0))
+                for (tenant_id, organization_id, _, row_id), held in sorted(self.items(), key=itemgetter(0))
             ],
         }
 
@@ -85,16 +99,36 @@ class Lane(NamedTuple):
             yield FoldedRow(key, self.version, int(execution_id), shard, first, last, copied(row))
 
 
-class Routes(dict[str, tuple[tuple[Lane, ...], tuple[Lane, ...]]]):
-    """Event type to lanes: first those of the user's folds, then those of folds per execution."""
+class Route(NamedTuple):
+    """Where events of one type go in one scope."""
 
-    def __init__(self, lanes: Iterable[Lane]) -> None:
+    free: tuple[Lane, ...]
+    """The lanes of the user's folds."""
+    own: tuple[Step, ...]
+    """The folds per execution that take each event by itself."""
+    runs: tuple[Step, ...]
+    """The folds per execution that take events of this type several at a time."""
+
+
+class Routes(dict[str, Route]):
+    """For one scope, event type to where its events go."""
+
+    def __init__(self, lanes: Iterable[Lane], tenant_id: str, organization_id: str) -> None:
         super().__init__()
         self._lanes = tuple(lanes)
+        self._scope = (tenant_id, organization_id)
 
-    def __missing__(self, event_type: str) -> tuple[tuple[Lane, ...], tuple[Lane, ...]]:
+    def __missing__(self, event_type: str) -> Route:
         heard = [lane for lane in self._lanes if lane.fold.listens_to(event_type)]
-        free = tuple(lane for lane in heard if not lane.fold.per_execution)
-        own = tuple(lane for lane in heard if lane.fold.per_execution)
-        self[event_type] = free, own
-        return free, own
+        own = [lane for lane in heard if lane.fold.per_execution]
+        route = self[event_type] = Route(
+            free=tuple(lane for lane in heard if not lane.fold.per_execution),
+            own=tuple(self._step(lane, event_type) for lane in own if event_type not in lane.fold.run_types),
+            runs=tuple(self._step(lane, event_type) for lane in own if event_type in lane.fold.run_types),
+        )
+        return route
+
+    def _step(self, lane: Lane, event_type: str) -> Step:
+        fold = lane.fold
+        ended = fold.ended if fold.may_end_with(event_type) else None
+        return Step(fold.key, fold.apply, ended, lane.rows(*self._scope), lane)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from noetl.model.event import Event
-from noetl.project.folds.fold import Fold, Row, moment, often, opens, row_id_within, text_of
+from noetl.project.folds.fold import FRAME_TYPES, Fold, Row, moment, often, opens, row_id_within, text_of
 
 
 def _key(event: Event) -> str | None:
@@ -33,6 +33,11 @@ def _apply(row: Row | None, event: Event) -> Row | None:
         row["closed_event_id"] = str(event.event_id)
         row["error"] = event.error
     return row
+
+
+def _apply_run(row: Row, events: list[Event]) -> None:
+    for event in events:
+        _apply(row, event)
 
 
 def _opened(event: Event) -> Row:
@@ -66,4 +71,7 @@ STAGE: Final = Fold(
     apply=_apply,
     ended=lambda row: row["closed_event_id"] is not None,
     per_execution=True,
+    ends_with=frozenset({"stage.closed"}),
+    run_types=FRAME_TYPES,
+    apply_run=_apply_run,
 )

@@ -13,8 +13,9 @@ from noetl.errors import Unsupported
 from noetl.model.event import Event
 from noetl.project.folds.business_object import fold_failed
 from noetl.project.folds.checksum import Tally, row_number, state_checksum
-from noetl.project.folds.fold import Fold, FoldedRow, RowKey, in_own_execution
-from noetl.project.folds.routes import Held, Lane, Routes
+from noetl.project.folds.fold import Fold, FoldedRow, RowKey, in_own_execution, streams_of
+from noetl.project.folds.routes import Held, Key, Lane, Routes, Step
+from noetl.project.folds.runs import Runs
 from noetl.project.upcast import Upcasters
 
 EXPORT_FORMAT: Final = 1
@@ -40,15 +41,15 @@ class FoldState:
         `evict` names the projections whose ended rows leave; all of them do unless it is given.
         """
         self._lanes = {
-            fold.projection: Lane.of(fold, leave=not keep_ended and (evict is None or fold.projection in evict))
+            fold.projection: Lane(fold, leave=not keep_ended and (evict is None or fold.projection in evict))
             for fold in folds
         }
-        self._routes = Routes(self._lanes.values())
+        self._routes: dict[tuple[str, str], Routes] = {}
         self._upcasters = upcasters or Upcasters()
         self._keep_ended = keep_ended
         self._on_ended = on_ended
         self._positions: dict[int, int] = {}
-        self._touched: dict[tuple[str, str, str, str], Held] = {}
+        self._touched: dict[Key, Held] = {}
 
     @property
     def positions(self) -> dict[int, int]:
@@ -62,36 +63,60 @@ class FoldState:
 
     def apply_many(self, events: Iterable[Event]) -> int:
         """Fold events in their order; return how many were new."""
-        return sum(map(self.apply, events))
+        positions, upcast = self._positions, self._upcasters.upcast
+        tenant_id = organization_id = execution_id = None
+        runs = Runs(self._touched.__setitem__ if self._keep_ended else None)
+        folded = 0
+        try:
+            for event in events:
+                shard, position = event.shard, event.position
+                if position <= positions.get(shard, 0):
+                    continue
+                event = upcast(event)
+                if event.tenant_id != tenant_id or event.organization_id != organization_id:
+                    runs.flush()
+                    tenant_id, organization_id = event.tenant_id, event.organization_id
+                    routes = self._routes_of(tenant_id, organization_id)
+                free, own, in_runs = routes[event.event_type]
+                if free:
+                    self._apply_free(free, event)
+                if event.execution_id != execution_id:
+                    execution_id = event.execution_id
+                    streams = streams_of(execution_id)
+                if (own or in_runs) and (event.stream_id.startswith(streams) or in_own_execution(event)):
+                    if in_runs:
+                        runs.add(in_runs, event)
+                    else:
+                        runs.flush()
+                    self._apply_own(own, event, shard, position)
+                positions[shard] = position
+                folded += 1
+        finally:
+            runs.flush()
+        return folded
 
     def apply(self, event: Event) -> bool:
         """Fold one event. Return False, with nothing changed, when its position was folded before."""
-        shard, position = event.shard, event.position
-        if position <= self._positions.get(shard, 0):
-            return False
-        event = self._upcasters.upcast(event)
-        free, own = self._routes[event.event_type]
-        if free:
-            self._apply_free(free, event)
-        if own and in_own_execution(event):
-            self._apply_own(own, event)
-        self._positions[shard] = position
-        return True
+        return self.apply_many((event,)) == 1
 
-    def _apply_own(self, lanes: tuple[Lane, ...], event: Event) -> None:
-        tenant_id, organization_id, position = event.tenant_id, event.organization_id, event.position
-        for lane in lanes:
-            key_of, apply, ended, rows, projection, _, _, _, leave = lane
+    def _routes_of(self, tenant_id: str, organization_id: str) -> Routes:
+        found = self._routes.get((tenant_id, organization_id))
+        if found is None:
+            found = Routes(self._lanes.values(), tenant_id, organization_id)
+            self._routes[tenant_id, organization_id] = found
+        return found
+
+    def _apply_own(self, steps: tuple[Step, ...], event: Event, shard: int, position: int) -> None:
+        for key_of, apply, ended, rows, lane in steps:
             row_id = key_of(event)
             if row_id is None:
                 continue
-            key = (tenant_id, organization_id, projection, row_id)
-            held = rows.get(key)
+            held = rows.get(row_id)
             if held is None:
                 row = apply(None, event)
                 if row is None:
                     continue
-                held = rows[key] = Held(row, event.execution_id, event.shard, position, position)
+                held = rows[row_id] = Held(row, event.execution_id, shard, position, position)
             elif held.ended:
                 continue
             else:
@@ -99,22 +124,23 @@ class FoldState:
                 assert row is not None
                 held.row = row
                 held.last = position
-            if not leave:
-                held.ended = ended(row)
-                if self._keep_ended:
-                    self._touched[key] = held
-            elif ended(row):
-                self._let_go(lane, key, held)
+            if self._keep_ended:
+                self._touched[event.tenant_id, event.organization_id, lane.projection, row_id] = held
+            if ended is not None and ended(row):
+                held.ended = True
+                if lane.leave:
+                    del rows[row_id]
+                    self._let_go(lane, (event.tenant_id, event.organization_id, lane.projection, row_id), held)
 
     def _apply_free(self, lanes: tuple[Lane, ...], event: Event) -> None:
         """Apply the user's folds. Any may refuse the event, so nothing is kept before all of them have taken it."""
-        changed: list[tuple[Lane, RowKey, Held]] = []
+        changed: list[tuple[Lane, Key, Held]] = []
         for lane in lanes:
-            row_id = lane.key_of(event)
+            row_id = lane.fold.key(event)
             if row_id is None:
                 continue
-            key = RowKey(event.tenant_id, event.organization_id, lane.projection, row_id)
-            held = lane.rows.get(key)
+            key = (event.tenant_id, event.organization_id, lane.projection, row_id)
+            held = lane.rows(event.tenant_id, event.organization_id).get(row_id)
             if held is not None and held.shard != event.shard:
                 raise fold_failed(
                     lane.projection,
@@ -124,20 +150,19 @@ class FoldState:
                 )
             if held is not None and held.ended:
                 continue
-            row = lane.apply(held.row if held is not None else None, event)
+            row = lane.fold.apply(held.row if held is not None else None, event)
             if row is not None:
                 execution_id, first = (
                     (event.execution_id, event.position) if held is None else (held.execution_id, held.first)
                 )
-                ended = lane.ended(row)
+                ended = lane.fold.ended(row)
                 changed.append((lane, key, Held(row, execution_id, event.shard, first, event.position, ended=ended)))
         for lane, key, held in changed:
-            lane.rows[key] = held
+            lane.rows(key[0], key[1])[key[3]] = held
             if self._keep_ended:
                 self._touched[key] = held
 
-    def _let_go(self, lane: Lane, key: tuple[str, str, str, str], held: Held) -> None:
-        del lane.rows[key]
+    def _let_go(self, lane: Lane, key: Key, held: Held) -> None:
         lane.gone.add(row_number(key, lane.version, held.row))
         if self._on_ended is not None:
             self._on_ended(lane.folded(key, held))
@@ -145,9 +170,11 @@ class FoldState:
     def keys_of(self, event: Event) -> list[RowKey]:
         """Return the rows the event may touch: what to load and `seed` before it is applied."""
         event = self._upcasters.upcast(event)
-        free, own = self._routes[event.event_type]
-        lanes = free + own if own and in_own_execution(event) else free
-        named = ((lane.projection, lane.key_of(event)) for lane in lanes)
+        route = self._routes_of(event.tenant_id, event.organization_id)[event.event_type]
+        lanes = [*route.free]
+        if in_own_execution(event):
+            lanes += [step.lane for step in (*route.own, *route.runs)]
+        named = ((lane.projection, lane.fold.key(event)) for lane in lanes)
         return [
             RowKey(event.tenant_id, event.organization_id, projection, row_id)
             for projection, row_id in named
@@ -161,10 +188,11 @@ class FoldState:
             if folded.version != lane.version:
                 raise _other_version(lane.projection, folded.version, lane.version)
             held = Held(folded.row, folded.execution_id, folded.shard, folded.first_position, folded.last_position)
-            held.ended = lane.ended(folded.row)
-            lane.rows[folded.key] = held
+            held.ended = lane.fold.ended(folded.row)
             if held.ended and lane.leave:
                 self._let_go(lane, folded.key, held)
+            else:
+                lane.rows(folded.key.tenant_id, folded.key.organization_id)[folded.key.row_id] = held
 
     def skip_to(self, shard: int, position: int) -> None:
         """Ignore everything at or below a position, because the seeded rows have it already."""
@@ -179,7 +207,7 @@ class FoldState:
     def rows(self, projection: str) -> Iterator[FoldedRow]:
         """Yield the rows in memory of a projection. They are the state's own: read them before the next event."""
         lane = self._lanes[projection]
-        return (lane.folded(key, held) for key, held in lane.rows.items())
+        return (lane.folded(key, held) for key, held in lane.items())
 
     def tallies(self) -> dict[str, Tally]:
         """Count every row, in memory or gone, by projection."""
