@@ -9,14 +9,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from noetl.errors import Conflict, PayloadCollected
-from noetl.ledger.archive import archive_partition
-from noetl.ledger.archive_rows import archive_rows
+from noetl.ledger.archive.manifest import decode_manifest
+from noetl.ledger.archive.retention import retain
+from noetl.ledger.archive.rows import archive_rows
+from noetl.ledger.archive.writing import archive_partition
 from noetl.ledger.database import Database
 from noetl.ledger.history import History
-from noetl.ledger.manifest import decode_manifest
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.references import PostgresReferences
-from noetl.ledger.retention import retain
 from noetl.model.ids import SnowflakeGenerator, snowflake_at
 from noetl.model.stream import Scope
 from noetl.payloads.collect import collect, store_again

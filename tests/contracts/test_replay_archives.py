@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from noetl.errors import HistoryNotKept
+from noetl.ledger.archive.retention import retain
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.retention import retain
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.replay.as_of import HEAD, AsOf

@@ -14,15 +14,15 @@ import msgspec
 import pytest
 
 from noetl.errors import Conflict, Corrupt, EventInvalid, HistoryNotKept
-from noetl.ledger.archive import Archived, archive_partition
-from noetl.ledger.archive_events import rebuild_archive_rows
-from noetl.ledger.archive_rows import archive_rows
-from noetl.ledger.blockers import event_partitions
+from noetl.ledger.archive.blockers import event_partitions
+from noetl.ledger.archive.events import rebuild_archive_rows
+from noetl.ledger.archive.manifest import decode_manifest
+from noetl.ledger.archive.retention import RetentionReport, ensure_partitions, retain
+from noetl.ledger.archive.rows import archive_rows
+from noetl.ledger.archive.writing import Archived, archive_partition
 from noetl.ledger.database import Database
 from noetl.ledger.history import History
-from noetl.ledger.manifest import decode_manifest
 from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.retention import RetentionReport, ensure_partitions, retain
 from noetl.model.event import Draft, to_json
 from noetl.model.ids import EPOCH_MS, SnowflakeGenerator, organization_root_id
 from noetl.model.shard import SHARD_COUNT
@@ -232,7 +232,7 @@ async def test_events_that_are_not_projected_keep_their_partition(place: Place, 
 async def test_a_reader_that_does_not_let_go_delays_the_drop_and_stops_no_append(
     place: Place, january: Drafts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("noetl.ledger.dropping._WAITS", ())
+    monkeypatch.setattr("noetl.ledger.archive.dropping._WAITS", ())
     await append(place.ledger, run_of(january))
     reader = await place.database.connect()
     async with reader.transaction():

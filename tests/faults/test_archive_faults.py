@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from noetl.ledger.blockers import event_partitions
+from noetl.ledger.archive.blockers import event_partitions
+from noetl.ledger.archive.manifest import decode_manifest
+from noetl.ledger.archive.retention import retain
 from noetl.ledger.database import Database
 from noetl.ledger.history import History
-from noetl.ledger.manifest import decode_manifest
 from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.retention import retain
 from noetl.model.event import to_json
 from noetl.model.ids import SnowflakeGenerator, snowflake_at
 from noetl.model.stream import Scope, loop_stream
@@ -38,7 +38,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.retention import retain
+from noetl.ledger.archive.retention import retain
 from noetl.model.ids import SnowflakeGenerator
 from noetl.payloads.local import LocalBucket
 from noetl.payloads.objects import ObjectPayloadStore

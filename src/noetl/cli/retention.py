@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from noetl.ledger.archive_rows import ArchiveRow
-    from noetl.ledger.blockers import PartitionTable
-    from noetl.ledger.retention import RetentionReport
+    from noetl.ledger.archive.blockers import PartitionTable
+    from noetl.ledger.archive.retention import RetentionReport
+    from noetl.ledger.archive.rows import ArchiveRow
 
 _KEEP = click.option("--keep-months", type=click.IntRange(1), help="Months kept in the database, over the settings.")
 _KEEP_ARCHIVE = click.option(
@@ -93,8 +93,8 @@ def run(keep_months: int | None, keep_archive_months: int | None, as_json: bool)
 
 
 async def _status() -> tuple[list[PartitionTable], list[dict[str, Any]]]:
-    from noetl.ledger.archive_rows import archive_rows
-    from noetl.ledger.blockers import partition_tables
+    from noetl.ledger.archive.blockers import partition_tables
+    from noetl.ledger.archive.rows import archive_rows
     from noetl.runtime.config import load_settings
     from noetl.runtime.wiring import open_runtime
 
@@ -105,7 +105,7 @@ async def _status() -> tuple[list[PartitionTable], list[dict[str, Any]]]:
 
 
 async def _retain(keep_months: int | None, keep_archive_months: int | None, *, dry_run: bool) -> RetentionReport:
-    from noetl.ledger.retention import ensure_partitions, retain
+    from noetl.ledger.archive.retention import ensure_partitions, retain
     from noetl.runtime.config import load_settings
     from noetl.runtime.wiring import open_runtime
 

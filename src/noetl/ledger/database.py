@@ -21,6 +21,8 @@ _CONNECT_SECONDS = 10
 LOST = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    # Between the server's last word and the closing of the socket the driver is in a state of its own.
+    asyncpg.InternalClientError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,

@@ -8,10 +8,10 @@ from contextlib import suppress
 import msgspec
 
 from noetl.errors import Corrupt, PayloadMissing
-from noetl.ledger.archive_rows import archive_rows
+from noetl.ledger.archive.manifest import Payloads, archived_events
+from noetl.ledger.archive.rows import archive_rows
 from noetl.ledger.database import Database
 from noetl.ledger.history import History
-from noetl.ledger.manifest import Payloads, archived_events
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.event import Event
 from noetl.model.payload_ref import PayloadRef

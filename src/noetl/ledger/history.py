@@ -10,12 +10,12 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from noetl.errors import Corrupt, NoetlError
-from noetl.ledger.archive_rows import ArchiveRow, not_kept
-from noetl.ledger.archives import Archives
+from noetl.ledger.archive.manifest import Payloads
+from noetl.ledger.archive.merge import merged
+from noetl.ledger.archive.partition import partition_of
+from noetl.ledger.archive.reading import Archives
+from noetl.ledger.archive.rows import ArchiveRow, not_kept
 from noetl.ledger.database import Database
-from noetl.ledger.manifest import Payloads
-from noetl.ledger.merge import merged
-from noetl.ledger.partition import partition_of
 from noetl.ledger.postgres import PAGE_EVENTS, PostgresLedger
 from noetl.model.event import Event
 from noetl.model.mark import Mark

@@ -12,12 +12,12 @@ import asyncpg
 from pydantic import Secret
 
 from noetl.errors import Unsupported
+from noetl.ledger.archive.retention import ensure_partitions
 from noetl.ledger.database import Database
 from noetl.ledger.history import History
 from noetl.ledger.notifier import listening
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.references import PostgresReferences
-from noetl.ledger.retention import ensure_partitions
 from noetl.model.stream import Scope
 from noetl.payloads.connect import Backend, Connection, open_object_store
 from noetl.payloads.keys import FileTenantKeys

@@ -14,14 +14,14 @@ from typing import Literal
 import msgspec
 
 from noetl.errors import Conflict, Corrupt, NoetlError, PayloadMissing, Unavailable
-from noetl.ledger.archive import archive_partition
-from noetl.ledger.archive_events import removed_draft
-from noetl.ledger.archive_rows import ArchiveRow, archive_rows
-from noetl.ledger.blockers import blocker, event_partitions
+from noetl.ledger.archive.blockers import blocker, event_partitions
+from noetl.ledger.archive.dropping import delete_expired_keys, drop_partition, forget_streams
+from noetl.ledger.archive.events import removed_draft
+from noetl.ledger.archive.manifest import Payloads, prove
+from noetl.ledger.archive.partition import Partition, months_before
+from noetl.ledger.archive.rows import ArchiveRow, archive_rows
+from noetl.ledger.archive.writing import archive_partition
 from noetl.ledger.database import Database
-from noetl.ledger.dropping import delete_expired_keys, drop_partition, forget_streams
-from noetl.ledger.manifest import Payloads, prove
-from noetl.ledger.partition import Partition, months_before
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.stream import Scope
 

@@ -7,9 +7,9 @@ import asyncio
 import asyncpg
 
 from noetl.errors import Conflict
-from noetl.ledger.archive_rows import archive_rows
+from noetl.ledger.archive.partition import Partition
+from noetl.ledger.archive.rows import archive_rows
 from noetl.ledger.database import Database
-from noetl.ledger.partition import Partition
 from noetl.model.catalogue import ENDING
 
 _STEP = 10_000

@@ -14,14 +14,14 @@ import msgspec
 
 from noetl.errors import PayloadCollected
 from noetl.faults import reach
-from noetl.ledger.archive_events import archived_draft, write_row
-from noetl.ledger.archive_rows import archive_rows
+from noetl.ledger.archive.events import archived_draft, write_row
+from noetl.ledger.archive.manifest import EVENTS_MEDIA_TYPE, MANIFEST_MEDIA_TYPE, ArchivedObject, Manifest, Payloads
+from noetl.ledger.archive.partition import Partition, partition_named
+from noetl.ledger.archive.rows import archive_rows
+from noetl.ledger.archive.spool import OBJECT_EVENTS, Filled, Spools, pages_of
 from noetl.ledger.database import Connection, Database
-from noetl.ledger.manifest import EVENTS_MEDIA_TYPE, MANIFEST_MEDIA_TYPE, ArchivedObject, Manifest, Payloads
-from noetl.ledger.partition import Partition, partition_named
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.references import lock_payloads
-from noetl.ledger.spool import OBJECT_EVENTS, Filled, Spools, pages_of
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from noetl.errors import HistoryNotKept
+from noetl.ledger.archive.manifest import Manifest, Payloads, decode_manifest
+from noetl.ledger.archive.partition import Partition, partition_named
 from noetl.ledger.database import Connection
-from noetl.ledger.manifest import Manifest, Payloads, decode_manifest
-from noetl.ledger.partition import Partition, partition_named
 from noetl.model.event import time_text
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope

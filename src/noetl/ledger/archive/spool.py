@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 
+from noetl.ledger.archive.partition import Partition
 from noetl.ledger.database import Database
-from noetl.ledger.partition import Partition
 from noetl.ledger.rows import COLUMNS, to_events
 from noetl.model.canonical import canonical_json
 from noetl.model.event import Event, to_json

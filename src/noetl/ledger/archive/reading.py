@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from noetl.ledger.archive_rows import ArchiveRow, archive_rows
+from noetl.ledger.archive.manifest import Manifest, Payloads, archived_events
+from noetl.ledger.archive.rows import ArchiveRow, archive_rows
 from noetl.ledger.database import Database, Role
-from noetl.ledger.manifest import Manifest, Payloads, archived_events
 from noetl.model.event import Event
 from noetl.model.stream import Scope
 

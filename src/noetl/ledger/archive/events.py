@@ -6,9 +6,9 @@ from datetime import datetime
 
 import msgspec
 
+from noetl.ledger.archive.manifest import Manifest, Payloads, archived_events, decode_manifest
+from noetl.ledger.archive.partition import partition_named
 from noetl.ledger.database import Connection, Database
-from noetl.ledger.manifest import Manifest, Payloads, archived_events, decode_manifest
-from noetl.ledger.partition import partition_named
 from noetl.ledger.rows import COLUMNS, to_events
 from noetl.model.catalogue import BY_NAME, ArchiveRemoved, PartitionArchived
 from noetl.model.event import Draft, Event

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from noetl.ledger.archive.partition import Partition, partition_named
 from noetl.ledger.database import Database
-from noetl.ledger.partition import Partition, partition_named
 from noetl.model.catalogue import ENDING
 
 _TABLES = """
