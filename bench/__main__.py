@@ -1,4 +1,4 @@
-"""`python -m bench NAME… [--json]`: measures the named groups, or all; exit 1 when a figure misses its bar."""
+"""`python -m bench NAME… [--json]`: measures the named groups or figures, or all; exit 1 when one misses its bar."""
 
 from __future__ import annotations
 
@@ -10,23 +10,34 @@ import uvloop
 
 from bench.figure import Figure, table
 
-GROUPS = ("append", "replay", "start")
+GROUPS = {
+    "append": ("append.batch100", "append.concurrent64"),
+    "replay": ("replay.full", "replay.snapshot", "replay.memory"),
+    "start": ("start.help", "start.embedded"),
+}
+"""Each group, one module of this package, with its figures."""
+
+NAMES = ("all", *GROUPS, *(figure for figures in GROUPS.values() for figure in figures))
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, type=click.Choice([*GROUPS, "all"]))
+@click.argument("names", nargs=-1, required=True, type=click.Choice(NAMES), metavar="NAME...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per figure and line.")
 def main(names: tuple[str, ...], as_json: bool) -> None:
-    """Measure figures beside their bare floors.
+    """Measure figures beside their bare floors: a group (append, replay, start), a figure, or all.
 
     \b
     Examples:
       python -m bench append
+      python -m bench replay.full --json
       python -m bench all --json
     """
     figures: list[Figure] = []
-    for name in GROUPS if "all" in names else dict.fromkeys(names):
-        for figure in uvloop.run(importlib.import_module(f"bench.{name}").figures()):
+    for group, known in GROUPS.items():
+        wanted = known if {"all", group} & set(names) else tuple(name for name in known if name in names)
+        if not wanted:
+            continue
+        for figure in uvloop.run(importlib.import_module(f"bench.{group}").figures(wanted)):
             figures.append(figure)
             if as_json:
                 click.echo(figure.line())

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import orjson
@@ -29,16 +30,21 @@ MEMORY_EVENTS = int(os.environ.get("BENCH_MEMORY_EVENTS", "5000000"))
 ROUNDS = 3
 
 
-async def figures() -> list[Figure]:
+async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure a full replay, one from a snapshot, and the memory of a much longer one."""
     async with ground() as on:
-        execution_id = await long_execution(on, EVENTS)
-        replay = _replay(on)
-        full = await _full(on, replay, execution_id)
-        await replay.snapshots.take(SCOPE, execution_id)
-        snapshot = await _from_snapshot(replay, execution_id)
-        longest = await long_execution(on, MEMORY_EVENTS)
-        return [full, snapshot, await _memory(on, longest)]
+        found = []
+        if {"replay.full", "replay.snapshot"} & set(wanted):
+            execution_id = await long_execution(on, EVENTS)
+            replay = _replay(on)
+            if "replay.full" in wanted:
+                found.append(await _full(on, replay, execution_id))
+            if "replay.snapshot" in wanted:
+                await replay.snapshots.take(SCOPE, execution_id)
+                found.append(await _from_snapshot(replay, execution_id))
+        if "replay.memory" in wanted:
+            found.append(await _memory(on, await long_execution(on, MEMORY_EVENTS)))
+        return found
 
 
 def _replay(on: Ground) -> Replay:

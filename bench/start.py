@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from bench.figure import Figure
@@ -25,9 +26,10 @@ with EmbeddedServer(Path(sys.argv[1])):
 """
 
 
-async def figures() -> list[Figure]:
+async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure whole processes, as a user starts them."""
-    return [_help(), _embedded()]
+    measures = {"start.help": _help, "start.embedded": _embedded}
+    return [measures[name]() for name in wanted]
 
 
 def _help() -> Figure:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from noetl.cli.main import run
 from noetl.model.mark import Mark
 from noetl.runtime.config import load_settings
 from noetl.runtime.wiring import Runtime, open_runtime
@@ -35,27 +34,6 @@ def invoice(row, event):
 def mended(row, event):
     return {"amount": event.meta["amount"]}
 """
-
-
-@pytest.fixture
-def noetl(owner_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Noetl:
-    """Runs a command and gives its exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    # One login for all roles, as on a server where NoETL has a single account.
-    monkeypatch.setenv("NOETL_DATABASE_URL", owner_url.replace("noetl_owner", "noetl_admin"))
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code: object
-        try:
-            code = run(arguments)
-        except SystemExit as leaving:
-            code = leaving.code
-        assert isinstance(code, int)
-        return code, *capsys.readouterr()
-
-    return command
 
 
 def with_runtime(do: Callable[[Runtime], Any]) -> Any:

@@ -9,13 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import asyncpg
 import pytest
 
-from noetl.cli.main import run
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.runtime.config import load_settings
@@ -30,27 +28,6 @@ DRAFTS = Drafts(SCOPE, SnowflakeGenerator(26, lambda: time.time_ns() // 1_000_00
 
 Noetl = Callable[..., tuple[int, str, str]]
 T = TypeVar("T")
-
-
-@pytest.fixture
-def noetl(owner_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Noetl:
-    """Runs a command and gives its exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    # One login for all roles, as on a server where NoETL has a single account.
-    monkeypatch.setenv("NOETL_DATABASE_URL", admin(owner_url))
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code: object
-        try:
-            code = run(arguments)
-        except SystemExit as leaving:
-            code = leaving.code
-        assert isinstance(code, int)
-        return code, *capsys.readouterr()
-
-    return command
 
 
 def admin(owner_url: str) -> str:

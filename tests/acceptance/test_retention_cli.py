@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from noetl.cli.main import run
 from noetl.model.ids import SnowflakeGenerator, snowflake_at
 from noetl.model.stream import Scope
 from noetl.runtime.config import load_settings
@@ -26,27 +25,6 @@ OLD = snowflake_at(datetime(2025, 2, 3, tzinfo=UTC))
 IDS = SnowflakeGenerator(11, lambda: time.time_ns() // 1_000_000)
 
 Noetl = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def noetl(owner_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Noetl:
-    """Runs a command and gives its exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    # One login for all roles, as on a server where NoETL has a single account.
-    monkeypatch.setenv("NOETL_DATABASE_URL", owner_url.replace("noetl_owner", "noetl_admin"))
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code: object
-        try:
-            code = run(arguments)
-        except SystemExit as leaving:
-            code = leaving.code
-        assert isinstance(code, int)
-        return code, *capsys.readouterr()
-
-    return command
 
 
 def recorded(*, ends: bool = True) -> str:

@@ -120,6 +120,35 @@ def check(execution: str | None, as_json: bool) -> None:
         raise SystemExit(1)
 
 
+@payloads.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def erase(yes: bool) -> None:
+    """Destroy the tenant's key: none of its payloads can ever be read again, in copies and backups neither.
+
+    Events, digests and checksums stay and still verify. Needs payload_store.encryption_at_rest.
+
+    \b
+    Examples:
+      noetl payloads erase
+      NOETL_TENANT_ID=acme noetl payloads erase --yes
+    """
+    asyncio.run(_erase(yes=yes))
+
+
+async def _erase(*, yes: bool) -> None:
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.erasure import erase_tenant
+    from noetl.runtime.wiring import open_runtime
+
+    async with open_runtime(load_settings()) as runtime:
+        tenant = runtime.scope.tenant_id
+        if not yes:
+            click.confirm(f"All payloads of tenant {tenant} will be unreadable for ever. Go on?", abort=True)
+        answer = await erase_tenant(runtime)
+    done = "was erased before" if answer.repeated else "is erased"
+    click.echo(f"Tenant {tenant} {done}, recorded as event {answer.event_ids[0]}.")
+
+
 async def _list(limit: int) -> list[dict[str, Any]]:
     from contextlib import aclosing
 

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+LAST_WIDTH = 30
+"""The last column is broken where the terminal is too narrow, but not below this."""
+
 
 def rendered(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return the rows under their column names; the first column is never broken."""
+    """Return the rows under their column names; lines may be longer than the terminal, only the last column is broken."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    cells = [list(columns), *map(list, rows)]
+    widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, name in enumerate(columns):
-        table.add_column(name, no_wrap=place == 0, overflow="fold")
-    for row in rows:
+        # Measured here, since a digest or an id that is broken or cut is of no use to copy.
+        last = place == len(columns) - 1
+        table.add_column(name, overflow="fold", min_width=min(widths[place], LAST_WIDTH) if last else widths[place])
+    for row in cells[1:]:
         table.add_row(*map(Text, row))
     # Rich decides by the real terminal about colours and width, so it only renders here and click prints.
     console = Console()
+    needed = sum(widths[:-1]) + min(widths[-1], LAST_WIDTH) + 2 * len(columns)
+    console = Console(width=max(console.width, needed))
     with console.capture() as captured:
         console.print(table)
     return captured.get()

@@ -300,6 +300,12 @@ EVENT_TYPES: tuple[EventType, ...] = (
         meta=ArchiveRemoved,
         retried=True,
     ),
+    EventType(
+        name="tenant.erased",
+        sentence="The tenant's key was destroyed, so its payloads can no longer be read.",
+        aggregate="tenant",
+        retried=True,
+    ),
 )
 """The catalogue, in the order a run meets it."""
 
