@@ -38,10 +38,10 @@ class Notifier:
             await self._sender
 
     async def _send(self) -> None:
-        pool = await self._database.pool()
         while self._shards:
             shards, self._shards = self._shards, set()
             with suppress(*LOST, Unavailable):
+                pool = await self._database.pool()
                 await pool.execute("SELECT pg_notify($1, $2)", CHANNEL, ",".join(map(str, sorted(shards))))
             await asyncio.sleep(GATHER_SECONDS)
 

@@ -106,11 +106,11 @@ class Batches:
         except Unsupported as error:
             raise Unsupported(error.message, hint="run `noetl projections rebuild`", **error.details) from error
         state.skip_to(shard, after)
-        for index, event in enumerate(events):
-            try:
-                state.apply(event)
-            except Exception as error:
-                raise _CannotFoldError(index, error) from error
+        try:
+            state.apply_many(events)
+        except Exception as error:
+            reached = state.positions.get(shard, after)
+            raise _CannotFoldError(sum(event.position <= reached for event in events), error) from error
         return state.touched()
 
     async def _read(self, shard: int, after: int, upto: int | None) -> list[Event]:
