@@ -27,7 +27,7 @@ from noetl.replay.replay import Replay
 
 EVENTS = int(os.environ.get("BENCH_EVENTS", "1000000"))
 MEMORY_EVENTS = int(os.environ.get("BENCH_MEMORY_EVENTS", "5000000"))
-ROUNDS = 3
+ROUNDS = 5
 
 
 async def figures(wanted: Collection[str]) -> list[Figure]:
