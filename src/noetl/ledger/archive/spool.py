@@ -7,11 +7,14 @@ Memory holds one page, whatever the partition's size and however many organizati
 from __future__ import annotations
 
 import asyncio
+import shutil
+import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, groupby
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from types import TracebackType
 
 from noetl.ledger.archive.partition import Partition
@@ -25,6 +28,8 @@ from noetl.model.stream import Scope
 OBJECT_EVENTS = 20_000
 PAGE_EVENTS = 1_000
 _PIECE = 1 << 20
+_PREFIX = "noetl-archive-"
+_STRAY_SECONDS = 24 * 3600.0
 
 _PAGE = f"SELECT {COLUMNS} FROM noetl.event WHERE shard = $1 AND position > $2 AND execution_id >= $3 AND execution_id < $4 ORDER BY position LIMIT $5"  # noqa: S608
 
@@ -66,7 +71,8 @@ class Spools:
 
     def __init__(self, object_events: int) -> None:
         self._object_events = object_events
-        self._directory = TemporaryDirectory(prefix="noetl-archive-")
+        _sweep()
+        self._directory = TemporaryDirectory(prefix=_PREFIX)
         self._filling: dict[Scope, Filled] = {}
         self._shard = -1
         self._numbers = count()
@@ -110,6 +116,14 @@ class Spools:
             filled = self._filling.pop(scope)
             yield filled
             await asyncio.to_thread(filled.path.unlink)
+
+
+def _sweep() -> None:
+    """Remove what killed archivers left behind: these are plain events, and nobody else would ever delete them."""
+    for stray in Path(gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - stray.stat().st_mtime > _STRAY_SECONDS:
+                shutil.rmtree(stray, ignore_errors=True)
 
 
 async def pages_of(database: Database, month: Partition) -> AsyncIterator[tuple[int, list[Event]]]:
