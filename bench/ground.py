@@ -14,6 +14,7 @@ import orjson
 
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.rows import ACCEPTED_COLUMNS, JSON_COLUMNS
 from noetl.model.event import Draft
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
@@ -33,50 +34,11 @@ _TYPES = {
     "timestamptz": "event_time ingest_time",
     "integer": "schema_version",
     "smallint": "shard",
-    "json": "meta context result current_item payload_ref fields_ref",
+    "json": " ".join(JSON_COLUMNS),
 }
 _TYPE_OF = {column: kind for kind, columns in _TYPES.items() for column in columns.split()}
-COLUMNS = [
-    "execution_id",
-    "event_id",
-    "position",
-    "stream_version",
-    "event_time",
-    "ingest_time",
-    "causation_id",
-    "parent_execution_id",
-    "stage_id",
-    "frame_id",
-    "loop_id",
-    "current_index",
-    "schema_version",
-    "shard",
-    "tenant_id",
-    "organization_id",
-    "stream_id",
-    "aggregate_type",
-    "aggregate_id",
-    "event_type",
-    "schema_name",
-    "producer",
-    "correlation_id",
-    "idempotency_key",
-    "catalog_id",
-    "node_name",
-    "node_type",
-    "status",
-    "command_id",
-    "shard_id",
-    "payload_sha256",
-    "fields_sha256",
-    "error",
-    "meta",
-    "context",
-    "result",
-    "current_item",
-    "payload_ref",
-    "fields_ref",
-]
+COLUMNS = (*Draft.__struct_fields__, *ACCEPTED_COLUMNS, "payload_sha256", "fields_sha256")
+"""All columns of the table."""
 
 BARE_INSERT = f"INSERT INTO noetl.event ({', '.join(COLUMNS)}) SELECT * FROM unnest({{}})".format(
     ", ".join(f"${place}::{_TYPE_OF.get(column, 'text')}[]" for place, column in enumerate(COLUMNS, 1))
@@ -118,13 +80,10 @@ class Ground:
         row = []
         for column in COLUMNS:
             value = given[column] if column in given else getattr(draft, column)
-            if column in _JSON_COLUMNS:
+            if column in JSON_COLUMNS:
                 value = orjson.dumps(value).decode() if value else None
             row.append(value)
         return tuple(row)
-
-
-_JSON_COLUMNS = frozenset(_TYPES["json"].split())
 
 
 def folder_for_server() -> Path:

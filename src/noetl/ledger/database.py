@@ -17,6 +17,7 @@ Connection = asyncpg.pool.PoolConnectionProxy
 
 OLDEST_SERVER = 15
 _CONNECT_SECONDS = 10
+_CLOSE_SECONDS = 15
 
 LOST = (
     asyncpg.PostgresConnectionError,
@@ -66,10 +67,14 @@ class Database:
             )
 
     async def close(self) -> None:
-        """Close all pools, waiting for what is under way."""
+        """Close all pools, waiting for what is under way; a connection that does not come to an end is cut off."""
         pools, self._pools = list(self._pools.values()), {}
         for pool in pools:
-            await pool.close()
+            try:
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await pool.close()
+            except TimeoutError:
+                pool.terminate()
 
     @asynccontextmanager
     async def transaction(self, scope: Scope | None, role: Role = "runtime") -> AsyncIterator[Connection]:
