@@ -5,11 +5,14 @@
     │  ├─ ConfigError       settings do not add up
     │  ├─ EventInvalid      an event breaks an invariant of the envelope
     │  ├─ FoldFailed        a user's fold cannot take an event
+    │  ├─ PlaybookInvalid   a playbook with problems, all of them at once
+    │  ├─ TemplateFailed    a template that cannot be rendered
     │  └─ LocatorInvalid    text that is no noetl:// locator
     ├─ Conflict             somebody else was first                            (superseded)
     │  ├─ VersionConflict   the stream is not at the expected version
     │  ├─ AlreadyRecorded   a fact that may stand once per execution stands already
     │  └─ LeaseLost         the lease belongs to another holder now
+    ├─ Denied               the caller may not do that                         (terminal)
     ├─ KeyReused            an idempotency key came back with other content    (terminal)
     ├─ NotFound             no such execution, object, row                     (terminal)
     │  ├─ PayloadMissing    no object under that digest
@@ -72,6 +75,18 @@ class FoldFailed(InputError):
     code = "fold_failed"
 
 
+class PlaybookInvalid(InputError):
+    """The playbook has problems."""
+
+    code = "playbook_invalid"
+
+
+class TemplateFailed(InputError):
+    """A template cannot be rendered: its error names the playbook's field."""
+
+    code = "template_failed"
+
+
 class LocatorInvalid(InputError):
     """The text is not a noetl:// locator."""
 
@@ -101,6 +116,12 @@ class LeaseLost(Conflict):
     """The lease belongs to another holder now."""
 
     code = "lease_lost"
+
+
+class Denied(NoetlError):
+    """The caller may not do that."""
+
+    code = "denied"
 
 
 class KeyReused(NoetlError):

@@ -17,7 +17,7 @@ import asyncpg
 
 from noetl.errors import AlreadyRecorded, Conflict, EventInvalid, NoetlError, Unavailable
 from noetl.faults import reach
-from noetl.ledger.batch import APPEND_SQL, Request, answer_of, arguments
+from noetl.ledger.batch import APPEND_SQL, Part, Request, answer_of, answers_of, arguments
 from noetl.ledger.database import LOST, Database, translated
 from noetl.model.event import Appended
 from noetl.model.stream import Scope
@@ -40,9 +40,9 @@ class Committer:
         self._waiting: dict[Scope, deque[Request]] = {}
         self._writers: dict[Scope, asyncio.Task[None]] = {}
 
-    async def append(self, item: Request) -> Appended:
-        """Queue a request and wait for its answer."""
-        scope = item.stream.scope
+    async def append(self, item: Request) -> tuple[Appended, ...]:
+        """Queue a request and wait for its answers, one per part."""
+        scope = item.scope
         self._waiting.setdefault(scope, deque()).append(item)
         if scope not in self._writers:
             self._writers[scope] = asyncio.create_task(self._write_all(scope), name=f"noetl-committer-{scope}")
@@ -91,12 +91,13 @@ class Committer:
             if isinstance(answer, Conflict):
                 _answer(item, await self._standing(scope, item) or answer)
 
-    async def _send(self, scope: Scope, group: Sequence[Request]) -> list[Appended | NoetlError]:
+    async def _send(self, scope: Scope, group: Sequence[Request]) -> list[tuple[Appended, ...] | NoetlError]:
         values = arguments(scope, group, self._key_ttl)
         rows = await self._call(group, values)
         reach("append.after_commit")
-        self._written({item.stream.shard for item, row in zip(group, rows, strict=True) if row[0] == 0})
-        return [answer_of(item, *row) for item, row in zip(group, rows, strict=True)]
+        parts = [part for item in group for part in item.parts]
+        self._written({part.stream.shard for part, row in zip(parts, rows, strict=True) if row[0] == 0})
+        return answers_of(group, rows)
 
     async def _call(self, group: Sequence[Request], values: list[Any]) -> list[Any]:
         for wait in (*_RETRY_WAITS, None):
@@ -117,8 +118,10 @@ class Committer:
                 await asyncio.sleep(wait)
         raise Unavailable("the partition of an event could not be made")
 
-    async def _explain(self, scope: Scope, item: Request, problem: asyncpg.PostgresError) -> Appended | NoetlError:
-        """Say what a refused statement means for its only append."""
+    async def _explain(
+        self, scope: Scope, item: Request, problem: asyncpg.PostgresError
+    ) -> tuple[Appended, ...] | NoetlError:
+        """Say what a refused statement means for its only request."""
         if not isinstance(problem, asyncpg.UniqueViolationError):
             return EventInvalid(f"PostgreSQL cannot store this event: {problem}")
         standing = await self._standing(scope, item)
@@ -126,23 +129,28 @@ class Committer:
             return standing
         if "pkey" in (problem.constraint_name or ""):
             return EventInvalid("an event_id of this append is already used by another event")
-        return AlreadyRecorded(f"a fact of this append to {item.stream.stream_id} stands already")
+        return AlreadyRecorded(f"a fact of this append to {item.parts[0].stream.stream_id} stands already")
 
-    async def _standing(self, scope: Scope, item: Request) -> Appended | None:
-        """Find the events of an append that was written before, its answer being lost with the connection."""
+    async def _standing(self, scope: Scope, item: Request) -> tuple[Appended, ...] | None:
+        """Find the events of a request that was written before, its answer being lost with the connection."""
+        found = [await self._standing_part(scope, part) for part in item.parts]
+        answers = tuple(answer for answer in found if answer is not None)
+        return answers if len(answers) == len(found) else None
+
+    async def _standing_part(self, scope: Scope, part: Part) -> Appended | None:
         async with self._database.transaction(scope) as connection:
             known = await connection.fetch(
                 "SELECT event_id, stream_version, position FROM noetl.event WHERE execution_id = $1 AND stream_id = $2"
                 " AND event_id = ANY ($3) ORDER BY position",
-                item.rows[0][0],
-                item.stream.stream_id,
-                list(item.event_ids),
+                part.rows[0][0],
+                part.stream.stream_id,
+                list(part.event_ids),
             )
-        if [row["event_id"] for row in known] != list(item.event_ids):
+        if [row["event_id"] for row in known] != list(part.event_ids):
             return None
         if known[-1]["position"] - known[0]["position"] != len(known) - 1:
             return None
-        answer = answer_of(item, 0, known[0]["stream_version"], known[0]["position"], None)
+        answer = answer_of(part, 0, known[0]["stream_version"], known[0]["position"], None)
         assert isinstance(answer, Appended)
         return answer
 
@@ -152,27 +160,28 @@ async def make_partitions(database: Database, group: Sequence[Request], problem:
     if problem.constraint_name is not None:
         return False
     pool = await database.pool()
-    for execution_id in {row[0] for item in group for row in item.rows}:
+    for execution_id in {row[0] for item in group for part in item.parts for row in part.rows}:
         await pool.execute("SELECT noetl.ensure_event_partition_v1($1)", execution_id)
     return True
 
 
 def _take_group(waiting: deque[Request]) -> list[Request]:
-    """Take requests up to the group's size; one that repeats a key of the group waits for the next."""
+    """Take requests up to the group's size; one that repeats a key of the group, or works otherwise, waits."""
     group: list[Request] = []
     keys: set[str] = set()
     size = 0
-    while waiting and (not group or size + len(waiting[0].rows) <= GROUP_EVENTS):
-        if any(key in keys for key, _ in waiting[0].keys):
+    while waiting and (not group or size + waiting[0].size <= GROUP_EVENTS):
+        item = waiting[0]
+        own = [key for part in item.parts for key, _ in part.keys]
+        if (group and item.works != group[0].works) or not keys.isdisjoint(own):
             break
-        item = waiting.popleft()
-        group.append(item)
-        keys.update(key for key, _ in item.keys)
-        size += len(item.rows)
+        group.append(waiting.popleft())
+        keys.update(own)
+        size += item.size
     return group
 
 
-def _answer(item: Request, answer: Appended | BaseException) -> None:
+def _answer(item: Request, answer: tuple[Appended, ...] | BaseException) -> None:
     if item.answer.done():
         return
     if isinstance(answer, BaseException):

@@ -12,7 +12,7 @@ import asyncpg
 from noetl.errors import NoetlError, Unavailable, Unsupported
 from noetl.model.stream import Scope
 
-Role = Literal["runtime", "projector", "retention"]
+Role = Literal["runtime", "projector", "retention", "reaper"]
 Connection = asyncpg.pool.PoolConnectionProxy
 
 OLDEST_SERVER = 15

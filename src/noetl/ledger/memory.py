@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from noetl.errors import AlreadyRecorded, EventInvalid, KeyReused, VersionConflict
-from noetl.ledger.batch import Request, request
+from noetl.ledger.batch import Part, request
 from noetl.model.canonical import canonical_json
 from noetl.model.catalogue import event_type
 from noetl.model.event import Appended, Draft, Event
@@ -34,7 +34,7 @@ class MemoryLedger:
 
     async def append(self, stream: Stream, drafts: Sequence[Draft], expected_version: int | None = None) -> Appended:
         """Record drafts at the end of a stream."""
-        item = request(stream, drafts, expected_version)
+        item = request(stream, drafts, expected_version).parts[0]
         async with self._grown:
             known = self._known_answer(item) or self._standing(item)
             if known is not None:
@@ -60,7 +60,7 @@ class MemoryLedger:
             self._grown.notify_all()
             return answer
 
-    def _known_answer(self, item: Request) -> Appended | None:
+    def _known_answer(self, item: Part) -> Appended | None:
         known = [self._keys.get((item.stream.scope, key)) for key, _ in item.keys]
         found = [entry for entry in known if entry is not None]
         if not found:
@@ -69,7 +69,7 @@ class MemoryLedger:
             raise KeyReused
         return msgspec.structs.replace(found[0][1], repeated=True)
 
-    def _standing(self, item: Request) -> Appended | None:
+    def _standing(self, item: Part) -> Appended | None:
         """Recognise an append by its event ids."""
         known = [self._ids.get((item.stream.scope, row[0], row[1])) for row in item.rows]
         events = [event for event in known if event is not None and event.stream == item.stream]

@@ -21,7 +21,7 @@ Row = tuple[Any, ...]
 
 
 def normalize(draft: Draft) -> Row:
-    """Return the row of a draft in the order of `noetl.append_v1`, its JSON canonical; refuse what is too large."""
+    """Return the row of a draft in the order of `noetl.append_v2`, its JSON canonical; refuse what is too large."""
     meta, context, result = _text(draft.meta or None), _text(draft.context or None), _text(draft.result or None)
     item = _text(draft.current_item)
     size = len(meta or "") + len(context or "") + len(result or "") + len(item or "")

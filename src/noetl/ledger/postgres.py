@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL: `noetl.event`, written by `noetl.append_v1` alone, read page by page."""
+"""The ledger in PostgreSQL: `noetl.event`, written by `noetl.append_v2` alone, read page by page."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import asyncpg
 
 from noetl.errors import AlreadyRecorded, EventInvalid, NoetlError, Unavailable
 from noetl.faults import reach
-from noetl.ledger.batch import APPEND_SQL, Request, answer_of, arguments, request
+from noetl.ledger.batch import APPEND_SQL, Request, answers_of, arguments, request, work_request
 from noetl.ledger.committer import AGAIN, Committer, make_partitions
 from noetl.ledger.database import Connection, Database, Role
 from noetl.ledger.notifier import Notifier, listening
 from noetl.ledger.rows import COLUMNS, to_events
+from noetl.ledger.transition import Transition
 from noetl.model.event import Appended, Draft, Event
 from noetl.model.mark import Mark
 from noetl.model.shard import SHARD_COUNT
@@ -58,7 +59,16 @@ class PostgresLedger:
 
     async def append(self, stream: Stream, drafts: Sequence[Draft], expected_version: int | None = None) -> Appended:
         """Record drafts at the end of a stream, in one group with what else is appended now."""
-        return await self._committer.append(request(stream, drafts, expected_version))
+        (answer,) = await self._committer.append(request(stream, drafts, expected_version))
+        return answer
+
+    async def transact(self, transition: Transition) -> tuple[Appended, ...]:
+        """Record a change of open work, all of it or nothing, in one group with what else is written now.
+
+        A lease that is not held as the fences say raises `LeaseLost`; otherwise the refusals of `append` hold for the
+        whole. Answers stand in the order of the appends.
+        """
+        return await self._committer.append(work_request(transition))
 
     @asynccontextmanager
     async def decision(self, scope: Scope) -> AsyncIterator[Decision]:
@@ -200,11 +210,11 @@ class Decision:
         except AGAIN as problem:
             raise Unavailable(f"PostgreSQL asks to try this decision again: {problem}") from problem
         assert row is not None
-        answer = answer_of(item, *row)
+        answer = answers_of([item], [row])[0]
         if isinstance(answer, NoetlError):
             raise answer
-        self._touched.add(answer.shard)
-        return answer
+        self._touched.add(answer[0].shard)
+        return answer[0]
 
     async def _refusal(self, item: Request, problem: asyncpg.CheckViolationError) -> NoetlError:
         """Make a missing partition, which this transaction is too late for, and say that another try will succeed."""

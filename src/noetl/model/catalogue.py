@@ -87,6 +87,15 @@ class CommandIssued(msgspec.Struct, frozen=True):
     tool_kind: str
 
 
+class CatalogRegistered(msgspec.Struct, frozen=True):
+    """Which version of what was registered."""
+
+    path: str
+    version: int
+    kind: str
+    digest: str
+
+
 class PartitionArchived(msgspec.Struct, frozen=True):
     """Which partition of the ledger was archived."""
 
@@ -164,6 +173,13 @@ EVENT_TYPES: tuple[EventType, ...] = (
         retried=True,
     ),
     EventType(
+        name="command.abandoned",
+        sentence="The command's lease ran out and the command is free again.",
+        aggregate="command",
+        needs=("command_id",),
+        meta=Attempt,
+    ),
+    EventType(
         name="command.failed",
         sentence="A command failed for good.",
         aggregate="command",
@@ -216,6 +232,21 @@ EVENT_TYPES: tuple[EventType, ...] = (
         sentence="One shard of a fan-out failed.",
         aggregate="loop",
         needs=_SHARD_IDS,
+        retried=True,
+    ),
+    EventType(
+        name="loop.shard.abandoned",
+        sentence="The lease of a fan-out's shard ran out and the shard is free again.",
+        aggregate="loop",
+        needs=_SHARD_IDS,
+        meta=Attempt,
+    ),
+    EventType(
+        name="loop.shard.attempt_failed",
+        sentence="One attempt at a shard failed; another may follow.",
+        aggregate="loop",
+        needs=_SHARD_IDS,
+        meta=Attempt,
         retried=True,
     ),
     EventType(
@@ -284,6 +315,25 @@ EVENT_TYPES: tuple[EventType, ...] = (
         needs=_FRAME_IDS,
         meta=Attempt,
         retried=True,
+    ),
+    EventType(
+        name="catalog.registered",
+        sentence="A new version of a playbook was registered under its path.",
+        aggregate="catalog",
+        needs=("catalog_id", "payload_ref"),
+        meta=CatalogRegistered,
+    ),
+    EventType(
+        name="catalog.removed",
+        sentence="A version was taken out of use; executions of it go on.",
+        aggregate="catalog",
+        needs=("catalog_id",),
+    ),
+    EventType(
+        name="catalog.restored",
+        sentence="A version that was taken out of use may be used again.",
+        aggregate="catalog",
+        needs=("catalog_id",),
     ),
     EventType(
         name="partition.archived",

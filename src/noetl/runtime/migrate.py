@@ -57,11 +57,13 @@ def _configured(owner_url: str) -> Iterator[tuple[Any, list[str]]]:
         connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK})
         connection.commit()
 
-        def run_sql(name: str) -> None:
+        def run_sql(name: str, start: str = "") -> None:
             # The driver sends a script without parameters as it is, so that bodies with % and : need no escapes.
+            script = (_FOLDER / "sql" / name).read_text()
             cursor = connection.connection.cursor()
-            cursor.execute((_FOLDER / "sql" / name).read_text())
-            applied.append(name.removesuffix(".sql"))
+            cursor.execute(script[script.index(start) :])
+            if not start:
+                applied.append(name.removesuffix(".sql"))
 
         config = Config()
         config.set_main_option("script_location", str(_FOLDER))

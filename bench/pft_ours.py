@@ -1,0 +1,41 @@
+"""Runs a PFT playbook once in a process of its own and prints what it came to as one line of JSON.
+
+Takes one JSON argument: home of the embedded server, playbook, URL of the user's database, and workload.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from noetl.credentials.keyring import KeyRing
+from noetl.credentials.store import CredentialStore
+from noetl.runtime.run import run_playbook
+from noetl.runtime.settings import Settings
+from noetl.runtime.wiring import open_runtime
+
+CREDENTIAL = "pg_local"
+
+
+async def run_once(home: str, file: str, url: str, workload: dict[str, Any]) -> dict[str, Any]:
+    """Keep the credential the playbook names, run it, and return id, status, seconds and claims."""
+    settings = Settings.model_validate({"runtime": {"home": home}})
+    async with open_runtime(settings) as runtime:
+        keys = KeyRing.load(settings.key_directory / "credentials", os.environ, create=True)
+        await CredentialStore(runtime.database, keys).put(runtime.scope, CREDENTIAL, "postgres", {"dsn": url})
+    result = await run_playbook(settings, Path(file), workload=workload)
+    return {
+        "execution_id": result.execution_id,
+        "status": result.status,
+        "seconds": result.seconds,
+        "claims": result.claims,
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(uvloop.run(run_once(**json.loads(sys.argv[1])))))

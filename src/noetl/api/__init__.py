@@ -1,0 +1,1 @@
+"""The REST surface: routes, problems, tokens."""

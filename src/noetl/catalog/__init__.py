@@ -1,0 +1,1 @@
+"""Playbooks by path, in immutable versions."""

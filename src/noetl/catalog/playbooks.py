@@ -1,0 +1,231 @@
+"""Playbooks by path: source text goes in, an immutable numbered version comes out; what is equal is registered once."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from noetl.errors import NotFound, VersionConflict
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.model.event import Draft
+from noetl.model.ids import organization_root_id
+from noetl.model.stream import Scope, Stream
+from noetl.payloads.port import PayloadStore
+from noetl.plan.planned import Plan
+from noetl.playbook.parse import parse
+
+YAML = "application/yaml"
+_NAMESPACE = uuid.UUID("7a1f6b0e-6f0f-5f57-9c0a-3c1f0f5f2c11")
+_COLUMNS = "catalog_id, path, version, kind, digest, content, registered_at, removed"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One registered version."""
+
+    catalog_id: str
+    path: str
+    version: int
+    kind: str
+    digest: str
+    content: str
+    registered_at: datetime
+    removed: bool
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """The answer to a registration; `created` is false when the same source stood already."""
+
+    entry: Entry
+    created: bool
+    warnings: tuple[str, ...] = ()
+
+
+class Catalog:
+    """The playbooks of all organizations, each seen only within its own."""
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: PostgresLedger,
+        payloads: PayloadStore,
+        mint: Callable[[], int],
+        producer: str,
+        kinds: tuple[str, ...] = (),
+    ) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._payloads = payloads
+        self._mint = mint
+        self._producer = producer
+        self._kinds = kinds
+        self._plans: OrderedDict[tuple[Scope, str], Plan] = OrderedDict()
+
+    async def register(self, scope: Scope, content: str, *, file: str | None = None) -> Registered:
+        """Register a playbook under the path it names; the same source again gives the version that stands."""
+        parsed = parse(content, file=file, kinds=self._kinds)
+        playbook = parsed.playbook
+        warnings = tuple(str(problem) for problem in parsed.warnings)
+        while True:
+            versions = await self.versions(scope, playbook.path)
+            for entry in versions:
+                if entry.digest == playbook.digest and not entry.removed:
+                    return Registered(entry, created=False, warnings=warnings)
+            entry = Entry(
+                catalog_id=str(
+                    uuid.uuid5(
+                        _NAMESPACE, f"{scope.tenant_id}/{scope.organization_id}/{playbook.path}@{len(versions) + 1}"
+                    )
+                ),
+                path=playbook.path,
+                version=len(versions) + 1,
+                kind="playbook",
+                digest=playbook.digest,
+                content=content,
+                registered_at=datetime.now(UTC),
+                removed=False,
+            )
+            try:
+                await self._write(scope, entry, expected_version=await self._stream_version(scope, playbook.path))
+            except VersionConflict:
+                continue
+            return Registered(entry, created=True, warnings=warnings)
+
+    async def set_removed(self, scope: Scope, path: str, version: int, *, removed: bool) -> Entry:
+        """Take a version out of use, or back into it."""
+        entry = await self.get(scope, path, version, with_removed=True)
+        if entry.removed == removed:
+            return entry
+        stream = catalog_stream(scope, path)
+        kind = "catalog.removed" if removed else "catalog.restored"
+        async with self._ledger.decision(scope) as decision:
+            await decision.connection.execute(
+                "UPDATE noetl.catalog SET removed = $2 WHERE catalog_id = $1", entry.catalog_id, removed
+            )
+            await decision.append(stream, [self._draft(scope, stream, kind, entry)])
+        return msgspec.structs.replace(entry, removed=removed)
+
+    async def get(self, scope: Scope, path: str, version: int | None = None, *, with_removed: bool = False) -> Entry:
+        """Return a version by path, the newest one unless told; a catalog id may stand for the path."""
+        versions = await self.versions(scope, path)
+        usable = [entry for entry in versions if with_removed or not entry.removed]
+        if version is not None:
+            usable = [entry for entry in usable if entry.version == version]
+        if usable:
+            return usable[-1]
+        if not versions:
+            return await self.by_id(scope, path)
+        raise NotFound(
+            f"the catalog has no version {version or 'in use'} of {path}",
+            hint=f"it has {', '.join(str(entry.version) for entry in versions)}",
+        )
+
+    async def by_id(self, scope: Scope, catalog_id: str) -> Entry:
+        """Return a version by its catalog id."""
+        async with self._database.transaction(scope) as connection:
+            row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM noetl.catalog WHERE catalog_id = $1", catalog_id)  # noqa: S608
+        if row is None:
+            raise NotFound(
+                f"the catalog has no playbook {catalog_id}", hint="`noetl catalog list` shows what is registered"
+            )
+        return _entry(row)
+
+    async def versions(self, scope: Scope, path: str) -> list[Entry]:
+        """Return all versions of a path, oldest first."""
+        async with self._database.transaction(scope) as connection:
+            rows = await connection.fetch(
+                f"SELECT {_COLUMNS} FROM noetl.catalog WHERE path = $1 ORDER BY version",  # noqa: S608
+                path,
+            )
+        return [_entry(row) for row in rows]
+
+    async def newest(self, scope: Scope, prefix: str = "", after: str = "", limit: int = 100) -> list[Entry]:
+        """Return the newest version in use of each path, by path, a page at a time."""
+        async with self._database.transaction(scope) as connection:
+            rows = await connection.fetch(
+                f"SELECT DISTINCT ON (path) {_COLUMNS} FROM noetl.catalog"  # noqa: S608
+                " WHERE NOT removed AND starts_with(path, $1) AND path > $2 ORDER BY path, version DESC LIMIT $3",
+                prefix,
+                after,
+                limit,
+            )
+        return [_entry(row) for row in rows]
+
+    async def plan(self, scope: Scope, catalog_id: str) -> Plan:
+        """Return a version ready for deciding and running, from memory when it was used lately."""
+        key = (scope, catalog_id)
+        found = self._plans.get(key)
+        if found is None:
+            entry = await self.by_id(scope, catalog_id)
+            found = self._plans[key] = Plan(parse(entry.content, kinds=self._kinds).playbook)
+            if len(self._plans) > 256:
+                self._plans.popitem(last=False)
+        self._plans.move_to_end(key)
+        return found
+
+    async def _stream_version(self, scope: Scope, path: str) -> int:
+        async with self._database.transaction(scope) as connection:
+            found = await connection.fetchval(
+                "SELECT version FROM noetl.stream WHERE stream_id = $1", catalog_stream(scope, path).stream_id
+            )
+        return found or 0
+
+    async def _write(self, scope: Scope, entry: Entry, expected_version: int) -> None:
+        ref = await self._payloads.store(scope, entry.content.encode(), YAML)
+        stream = catalog_stream(scope, entry.path)
+        draft = msgspec.structs.replace(
+            self._draft(scope, stream, "catalog.registered", entry),
+            payload_ref=ref,
+            meta={"path": entry.path, "version": entry.version, "kind": entry.kind, "digest": entry.digest},
+        )
+        async with self._ledger.decision(scope) as decision:
+            await decision.connection.execute(
+                f"INSERT INTO noetl.catalog (tenant_id, organization_id, {_COLUMNS})"  # noqa: S608
+                " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, false) ON CONFLICT DO NOTHING",
+                scope.tenant_id,
+                scope.organization_id,
+                entry.catalog_id,
+                entry.path,
+                entry.version,
+                entry.kind,
+                entry.digest,
+                entry.content,
+                entry.registered_at,
+            )
+            await decision.append(stream, [draft], expected_version)
+
+    def _draft(self, scope: Scope, stream: Stream, kind: str, entry: Entry) -> Draft:
+        return Draft(
+            self._mint(),
+            scope.tenant_id,
+            scope.organization_id,
+            organization_root_id(scope.tenant_id, scope.organization_id),
+            stream.stream_id,
+            "catalog",
+            entry.path,
+            kind,
+            f"noetl.{kind}",
+            1,
+            datetime.now(UTC),
+            self._producer,
+            catalog_id=entry.catalog_id,
+            meta={"version": entry.version},
+        )
+
+
+def catalog_stream(scope: Scope, path: str) -> Stream:
+    """Return the stream of a path's versions; a path with other letters than a stream may have is named by its digest."""
+    stream = scope.stream(f"catalog/{path}")
+    if stream.problems():
+        stream = scope.stream(f"catalog/sha256/{hashlib.sha256(path.encode()).hexdigest()}")
+    return stream
+
+
+def _entry(row: Any) -> Entry:
+    return Entry(**dict(row))

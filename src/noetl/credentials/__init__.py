@@ -1,0 +1,1 @@
+"""Secrets at rest and in use: encrypted rows, keychain entries, providers."""

@@ -1,0 +1,152 @@
+"""How each kind of keychain entry is fetched: the entry, rendered, goes in; its fields and their lifetime come out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from noetl.credentials.credential_types import shown_fields
+from noetl.credentials.google_token import google_id_token
+from noetl.credentials.oauth2 import ask_for_token, token_request
+from noetl.credentials.providers.choice import Providers
+from noetl.credentials.providers.port import WHOLE, FetchOptions
+from noetl.credentials.store import CredentialStore
+from noetl.errors import Denied, InputError, NotFound
+from noetl.execute.tools.port import Credential
+from noetl.model.stream import Scope
+from noetl.playbook.model import KeychainEntry
+
+REMOTE = frozenset({"oauth2", "secret_manager", "google_id_token"})
+"""Kinds that ask a server, and are therefore kept."""
+
+_TOKEN_SECONDS = 300.0
+_SECRET_SECONDS = 3_600.0
+_TOKEN_SHOWN = frozenset({"token_type", "expires_in", "scope"})
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The fields of an entry, how many seconds they hold, and which fields are no secrets."""
+
+    fields: dict[str, Any] = field(repr=False)
+    seconds: float = _SECRET_SECONDS
+    shown: frozenset[str] = frozenset()
+
+
+class Fetcher:
+    """Fetches entries anew each time."""
+
+    def __init__(self, credentials: CredentialStore, providers: Providers) -> None:
+        self._credentials = credentials
+        self._providers = providers
+
+    async def fetch(self, scope: Scope, entry: KeychainEntry, before: Mapping[str, Any]) -> Fetched:
+        """Fetch an entry; `before` are the fields it had, of which a refresh token is used again."""
+        match entry.kind:
+            case "static":
+                return Fetched(_mapping(entry, "data") or _mapping(entry, "values", needed=True))
+            case "credential":
+                found = await self._credentials.get(scope, entry.auth or entry.name)
+                return Fetched(dict(found.data), shown=shown_fields(found.type))
+            case "bearer":
+                return Fetched(await self._bearer(scope, entry))
+            case "oauth2":
+                return await self._oauth2(scope, entry, before)
+            case "secret_manager":
+                return await self._secret(scope, entry)
+            case "google_id_token":
+                return await self._google(scope, entry)
+
+    async def _bearer(self, scope: Scope, entry: KeychainEntry) -> dict[str, Any]:
+        data = entry.options if entry.auth is None else (await self._credentials.get(scope, entry.auth)).data
+        token = data.get("token") or data.get("access_token")
+        if not token:
+            raise InputError(f"keychain entry {entry.name!r}: neither auth nor token gives a bearer token")
+        return {"token": token, "access_token": token}
+
+    async def _oauth2(self, scope: Scope, entry: KeychainEntry, before: Mapping[str, Any]) -> Fetched:
+        login = await self._login(scope, entry)
+        request = token_request(
+            entry.name, entry.options, {} if login is None else login.data, before.get("refresh_token")
+        )
+        fields = await ask_for_token(entry.name, request)
+        if "refresh_token" not in fields and "refresh_token" in before:
+            fields["refresh_token"] = before["refresh_token"]
+        seconds = _seconds(fields.get("expires_in")) or entry.ttl or _TOKEN_SECONDS
+        return Fetched(fields, min(seconds, entry.ttl or seconds), _TOKEN_SHOWN)
+
+    async def _secret(self, scope: Scope, entry: KeychainEntry) -> Fetched:
+        provider = str(entry.options.get("provider") or "")
+        if not provider:
+            raise InputError(f"keychain entry {entry.name!r} names no provider")
+        _check_residency(entry)
+        login = await self._login(scope, entry)
+        options = FetchOptions(
+            identity=None if login is None else login.data,
+            region=_text(entry, "region"),
+            version=_text(entry, "version"),
+            more=entry.options,
+        )
+        wanted = _mapping(entry, "map")
+        if wanted:
+            fields = {out: await self._field(entry, provider, str(place), options) for out, place in wanted.items()}
+        else:
+            secret = _text(entry, "secret") or _text(entry, "path") or entry.name
+            fields = dict(await self._providers.fetch(provider, secret, options))
+        return Fetched(fields, entry.ttl or _SECRET_SECONDS)
+
+    async def _field(self, entry: KeychainEntry, provider: str, place: str, options: FetchOptions) -> Any:
+        secret, _, wanted = place.partition("#")
+        fields = await self._providers.fetch(provider, secret, options)
+        if not wanted:
+            return fields[WHOLE] if set(fields) == {WHOLE} else fields
+        if wanted not in fields:
+            raise NotFound(f"keychain entry {entry.name!r}: the secret {secret!r} has no field {wanted!r}")
+        return fields[wanted]
+
+    async def _google(self, scope: Scope, entry: KeychainEntry) -> Fetched:
+        audience = _text(entry, "audience") or _text(entry, "endpoint")
+        if audience is None:
+            raise InputError(f"keychain entry {entry.name!r} names no audience")
+        login = await self._login(scope, entry)
+        token, seconds = await google_id_token(entry.name, audience, None if login is None else login.data)
+        return Fetched({"token": token, "id_token": token}, min(seconds, entry.ttl or seconds))
+
+    async def _login(self, scope: Scope, entry: KeychainEntry) -> Credential | None:
+        return None if entry.auth is None else await self._credentials.get(scope, entry.auth)
+
+
+def _mapping(entry: KeychainEntry, name: str, *, needed: bool = False) -> dict[str, Any]:
+    value = entry.options.get(name)
+    if value is None and not needed:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InputError(f"keychain entry {entry.name!r}: {name} is not an object with named fields")
+    return dict(value)
+
+
+def _text(entry: KeychainEntry, name: str) -> str | None:
+    value = entry.options.get(name)
+    return None if value in (None, "") else str(value)
+
+
+def _seconds(value: Any) -> float:
+    try:
+        return max(float(value), 0.0)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _check_residency(entry: KeychainEntry) -> None:
+    """Hold an entry to the regions it may come from; `strict` refuses, `advisory` warns."""
+    rule, allowed = entry.options.get("residency", "none"), entry.options.get("allowed_regions") or []
+    region = _text(entry, "region")
+    if rule == "none" or region in allowed:
+        return
+    message = f"keychain entry {entry.name!r}: region {region or 'unknown'} is not among its allowed regions"
+    if rule != "advisory":
+        raise Denied(message)
+    _log.warning(message)

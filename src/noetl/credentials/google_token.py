@@ -1,0 +1,58 @@
+"""Google's identity tokens: an audience and perhaps a service account go in, a signed token and its end come out."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from noetl.credentials.providers.gcp import service_account
+from noetl.credentials.providers.port import client_library
+from noetl.errors import Denied, InputError, Unavailable
+
+_DEFAULT_SECONDS = 3_000.0
+
+
+async def google_id_token(name: str, audience: str, identity: Mapping[str, Any] | None) -> tuple[str, float]:
+    """Return a token for the audience and how many seconds it lasts."""
+    client_library("google.auth", "gcp")
+    token = await asyncio.to_thread(_fetch, name, audience, identity)
+    return token, seconds_left(token, time.time())
+
+
+def seconds_left(token: str, now: float) -> float:
+    """Return how long a JSON web token lasts, by its own word, which is all that is needed to renew it in time."""
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return max(float(claims["exp"]) - now, 0.0)
+    except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
+        return _DEFAULT_SECONDS
+
+
+def _fetch(name: str, audience: str, identity: Mapping[str, Any] | None) -> str:
+    failures = client_library("google.auth.exceptions", "gcp")
+    request = client_library("google.auth.transport.requests", "gcp").Request()
+    try:
+        if identity is None:
+            return str(client_library("google.oauth2.id_token", "gcp").fetch_id_token(request, audience))
+        account = _account(name, audience, identity)
+        account.refresh(request)
+        return str(account.token)
+    except failures.TransportError as problem:
+        raise Unavailable(f"keychain entry {name!r}: Google does not answer ({type(problem).__name__})") from None
+    except (failures.GoogleAuthError, ValueError) as problem:
+        raise Denied(f"keychain entry {name!r}: Google gives no token ({type(problem).__name__})") from None
+
+
+def _account(name: str, audience: str, identity: Mapping[str, Any]) -> Any:
+    accounts = client_library("google.oauth2.service_account", "gcp")
+    info = dict(service_account(identity))
+    try:
+        return accounts.IDTokenCredentials.from_service_account_info(info, target_audience=audience)
+    except ValueError:
+        raise InputError(f"keychain entry {name!r}: its credential is no service account") from None

@@ -1,0 +1,137 @@
+"""Asks a token endpoint for a token: client credentials, a refresh token or whatever the entry's data say.
+
+The answer's fields come out. Neither what was sent nor what came back ever stands in an error.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote_plus, urlsplit, urlunsplit
+
+import aiohttp
+import msgspec
+
+from noetl.errors import Denied, InputError, Unavailable
+
+_SECONDS = 30.0
+_LARGEST = 1 << 20
+_CODES = frozenset(
+    {
+        "invalid_request",
+        "invalid_client",
+        "invalid_grant",
+        "unauthorized_client",
+        "unsupported_grant_type",
+        "invalid_scope",
+        "access_denied",
+    }
+)
+"""The words of the standard; any other text of the server may repeat what it was sent."""
+
+
+class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request for a token, ready to be sent."""
+
+    endpoint: str
+    method: str = "POST"
+    headers: dict[str, str] = {}
+    data: dict[str, Any] = {}
+    basic: tuple[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"TokenRequest({self.method} {shown_url(self.endpoint)})"
+
+
+def token_request(
+    name: str, options: Mapping[str, Any], credential: Mapping[str, Any], refresh_token: str | None
+) -> TokenRequest:
+    """Put a request together from an entry's options, its credential and the newest refresh token."""
+    endpoint = (
+        options.get("endpoint")
+        or credential.get("endpoint")
+        or credential.get("token_url")
+        or credential.get("token_uri")
+    )
+    if not endpoint or urlsplit(str(endpoint)).scheme not in {"http", "https"}:
+        raise InputError(f"keychain entry {name!r}: endpoint is not the http or https address of a token server")
+    data = {key: credential[key] for key in ("client_id", "client_secret", "scope", "audience") if credential.get(key)}
+    refresh = refresh_token or credential.get("refresh_token")
+    if refresh:
+        data |= {"grant_type": "refresh_token", "refresh_token": refresh}
+    given = dict(options.get("data") or {})
+    if refresh_token is not None and given.get("grant_type") == "refresh_token":
+        # The server may have replaced the refresh token that the playbook names; only the newest is good.
+        given.pop("refresh_token", None)
+    data = {"grant_type": "client_credentials"} | data | given
+    basic = None
+    if (options.get("client_auth") or credential.get("client_auth")) == "basic":
+        basic = (str(data.pop("client_id", "")), str(data.pop("client_secret", "")))
+    headers = {str(key): str(value) for key, value in dict(options.get("headers") or {}).items()}
+    return TokenRequest(
+        endpoint=str(endpoint),
+        method=str(options.get("method") or "POST").upper(),
+        headers=headers,
+        data=data,
+        basic=basic,
+    )
+
+
+async def ask_for_token(name: str, request: TokenRequest) -> dict[str, Any]:
+    """Send the request and return the fields of the answer."""
+    where = f"keychain entry {name!r}: the token server {shown_url(request.endpoint)}"
+    as_json = "json" in next((value for key, value in request.headers.items() if key.lower() == "content-type"), "")
+    headers = request.headers if request.basic is None else {**request.headers, "Authorization": _basic(request.basic)}
+    form = {key: value if isinstance(value, str) else str(value) for key, value in request.data.items()}
+    body: dict[str, Any] = {"json": request.data} if as_json else {"data": form}
+    if request.method == "GET":
+        body = {"params": form}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS), trust_env=True) as session,
+            # A redirect would carry the client's secret to an address nobody named.
+            session.request(
+                request.method, request.endpoint, headers=headers, allow_redirects=False, **body
+            ) as response,
+        ):
+            status, answer = response.status, _object(await _bounded(response.content))
+    except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+        raise Unavailable(f"{where} does not answer: {type(problem).__name__}") from None
+    if status == 429 or status >= 500:
+        raise Unavailable(f"{where} answered with status {status}")
+    if status >= 300:
+        code = answer.get("error")
+        reason = f" and {code}" if code in _CODES else ""
+        raise Denied(f"{where} gives no token: it answered with status {status}{reason}")
+    if not answer:
+        raise Unavailable(f"{where} answered with something that is no JSON object")
+    return answer
+
+
+def shown_url(url: str) -> str:
+    """Return an address without user, password and query."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _basic(client: tuple[str, str]) -> str:
+    # The standard has both form-encoded first, so that an id with a colon stays one.
+    return "Basic " + base64.b64encode(":".join(map(quote_plus, client)).encode()).decode()
+
+
+async def _bounded(content: aiohttp.StreamReader) -> bytes:
+    body = bytearray()
+    async for chunk in content.iter_any():
+        body += chunk
+        if len(body) > _LARGEST:
+            return b""
+    return bytes(body)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}

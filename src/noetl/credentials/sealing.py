@@ -1,0 +1,70 @@
+"""Secrets at rest: plain bytes and the place they belong to go in, a sealed row comes out, and the way back.
+
+Each row has a random key of its own, wrapped by the master key (AES-256-GCM both). The place is proven with the content,
+so a row that was changed, or copied to another tenant or name, does not open.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from noetl.credentials.keyring import KEY_BYTES, Key
+from noetl.errors import Corrupt
+from noetl.model.stream import Scope
+
+_VERSION = b"\x01"
+_NONCE = 12
+_TAG = 16
+_WRAPPED = _NONCE + KEY_BYTES + _TAG
+_PURPOSE = b"noetl sealed row, version 1"
+
+
+class Place(tuple[str, ...]):
+    """Where a sealed row belongs: what it is, whose it is, and its name."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, kind: str, scope: Scope, *names: str) -> Place:
+        """Return the place of a row of some kind in an organization."""
+        return cls((kind, scope.tenant_id, scope.organization_id, *names))
+
+    def proof(self, key: Key) -> bytes:
+        """Return the bytes that are proven with the content; lengths keep `a, bc` and `ab, c` apart."""
+        parts = [_PURPOSE, key.key_id.encode(), *(part.encode() for part in self)]
+        return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+def seal(key: Key, plain: bytes, place: Place) -> bytes:
+    """Encrypt bytes for their place."""
+    own = secrets.token_bytes(KEY_BYTES)
+    proof = place.proof(key)
+    return _VERSION + _encrypted(key.secret, own, proof) + _encrypted(own, plain, proof)
+
+
+def unseal(key: Key, sealed: bytes, place: Place) -> bytes:
+    """Decrypt bytes of this very place, or raise `Corrupt`."""
+    proof = place.proof(key)
+    start = len(_VERSION)
+    try:
+        if sealed[:start] != _VERSION or len(sealed) < start + _WRAPPED + _NONCE + _TAG:
+            raise InvalidTag
+        own = _decrypted(key.secret, sealed[start : start + _WRAPPED], proof)
+        return _decrypted(own, sealed[start + _WRAPPED :], proof)
+    except InvalidTag:
+        raise Corrupt(
+            f"the {place[0]} {place[3]!r} does not open: its row was changed, or copied from another place",
+            hint="put it again",
+        ) from None
+
+
+def _encrypted(key: bytes, plain: bytes, proof: bytes) -> bytes:
+    nonce = secrets.token_bytes(_NONCE)
+    return nonce + AESGCM(key).encrypt(nonce, plain, proof)
+
+
+def _decrypted(key: bytes, sealed: bytes, proof: bytes) -> bytes:
+    return AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], proof)

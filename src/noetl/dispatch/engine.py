@@ -1,0 +1,187 @@
+"""The engine of one process: everything that decides and hands out work, connected, with what people ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from noetl.catalog.playbooks import Catalog, Entry
+from noetl.dispatch.children import Children
+from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.executions import Executions
+from noetl.dispatch.frames import Frames
+from noetl.dispatch.local import LocalDispatch
+from noetl.dispatch.merging import merged
+from noetl.dispatch.reaper import Reaper
+from noetl.dispatch.results import Gathering
+from noetl.dispatch.signal import Signal
+from noetl.errors import Conflict, InputError, KeyReused, NotFound
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.model.stream import Scope
+from noetl.payloads.port import PayloadStore
+from noetl.plan.state import State
+from noetl.plan.trigger import Cancelled, Start
+
+
+class Engine:
+    """Starts, cancels and re-runs executions and gives workers a dispatch."""
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: PostgresLedger,
+        payloads: PayloadStore,
+        mint: Callable[[], int],
+        mint_many: Callable[[int], list[int]],
+        producer: str,
+        *,
+        kinds: tuple[str, ...] = (),
+        reap_every_seconds: float = 1.0,
+        idle_seconds: float = 10.0,
+    ) -> None:
+        self._database = database
+        self._mint = mint
+        self.work = Signal()
+        """Touched when commands wait for a worker."""
+        self.ended = Signal()
+        """Touched when an execution ends."""
+        self._ledger = ledger
+        self._drafting = Drafting(mint_many, producer)
+        self.catalog = Catalog(database, ledger, payloads, mint, producer, kinds)
+        self.executions = Executions(ledger, payloads, self.catalog, self._drafting, mint)
+        self.frames = Frames(database, ledger, self._drafting, Gathering(database, payloads), self.work.touch)
+        self.children = Children(database, self.executions, self.catalog, self.ended)
+        self.reaper = Reaper(
+            database, ledger, self.executions, self.frames, self.children, self._drafting, self.work,
+            every_seconds=reap_every_seconds, idle_seconds=idle_seconds,
+        )  # fmt: skip
+        self.executions.on_issued = lambda scope, count: self.work.touch()
+        self.executions.on_child = self.children.start_soon
+        self.executions.on_ended = self._on_ended
+
+    def _on_ended(self, scope: Scope, state: State) -> None:
+        self.ended.touch()
+        self.children.ended_soon(scope, state)
+
+    def dispatch(self, scope: Scope) -> LocalDispatch:
+        """Return the dispatch of an organization for workers in this process."""
+        return LocalDispatch(
+            scope, self._database, self._ledger, self.executions, self.frames, self.children, self.catalog,
+            self._drafting, self.work,
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Stop pushing, and finish what is under way."""
+        await self.reaper.stop()
+        await self.children.close()
+
+    async def start(
+        self,
+        scope: Scope,
+        entry: Entry,
+        payload: dict[str, Any] | None = None,
+        *,
+        requested_by: str,
+        key: str | None = None,
+        parent_execution_id: int | None = None,
+    ) -> State:
+        """Start an execution of a registered playbook and return its state.
+
+        With a `key`, a second request under it gives the execution the first one started.
+        """
+        plan = await self.catalog.plan(scope, entry.catalog_id)
+        execution_id = self._mint() if key is None else await self._keyed(scope, key)
+        trigger = Start(
+            path=entry.path,
+            version=entry.version,
+            catalog_id=entry.catalog_id,
+            digest=entry.digest,
+            workload=merged(plan.playbook.workload, payload or {}),
+            requested_by=requested_by,
+            key="requested" if key is None else f"request/{key}",
+            parent_execution_id=parent_execution_id,
+        )
+        try:
+            return (await self.executions.trigger(scope, execution_id, trigger)).state
+        except KeyReused:
+            # Somebody was quicker with the same key: theirs is the execution it stands for.
+            return await self.executions.state(scope, await self._keyed(scope, key or ""))
+
+    async def _keyed(self, scope: Scope, key: str) -> int:
+        """Return the execution a key stands for already, or a new id; of two that ask at once one gets the other's."""
+        async with self._database.transaction(scope) as connection:
+            found = await connection.fetchval(
+                "SELECT execution_id FROM noetl.idempotency_key WHERE key = $1 AND expires_at > now()", f"request/{key}"
+            )
+        return self._mint() if found is None else int(found)
+
+    async def rerun(
+        self, scope: Scope, execution_id: int, *, from_step: str | None, payload: dict[str, Any], requested_by: str
+    ) -> State:
+        """Start a new execution of the same version with the same workload, from a step on what came before it."""
+        before = await self.executions.state(scope, execution_id)
+        if not before.ended:
+            raise Conflict(f"execution {execution_id} has not ended", hint="cancel it first")
+        plan = await self.executions.plan(scope, before)
+        if from_step is not None and from_step not in plan.steps:
+            raise InputError(f"the playbook {before.path} has no step {from_step!r}")
+        entry = await self.catalog.by_id(scope, before.catalog_id)
+        kept = {name: result for name, result in before.results.items() if name != from_step}
+        trigger = Start(
+            path=entry.path,
+            version=entry.version,
+            catalog_id=entry.catalog_id,
+            digest=entry.digest,
+            workload=merged(before.workload, payload),
+            requested_by=requested_by,
+            key="requested",
+            rerun_of=execution_id,
+            from_step=from_step,
+            ctx=before.ctx if from_step else {},
+            results=msgspec.to_builtins(kept) if from_step else {},
+        )
+        return (await self.executions.trigger(scope, self._mint(), trigger)).state
+
+    async def cancel(self, scope: Scope, execution_id: int, *, reason: str, by: str, cascade: bool = True) -> list[int]:
+        """Cancel an execution and, with `cascade`, what it started; return those that were cancelled."""
+        state = await self.executions.state(scope, execution_id)
+        cancelled = []
+        if not state.ended:
+            decided = await self.executions.trigger(scope, execution_id, Cancelled(reason=reason, by=by))
+            if decided.facts:
+                cancelled.append(execution_id)
+                self.work.touch()
+        if cascade:
+            async with self._database.transaction(scope) as connection:
+                rows = await connection.fetch(
+                    "SELECT execution_id FROM noetl.execution_head WHERE parent_execution_id = $1", execution_id
+                )
+            for row in rows:
+                cancelled += await self.cancel(
+                    scope, row["execution_id"], reason=f"its parent {execution_id} was cancelled: {reason}", by=by
+                )
+        return cancelled
+
+    async def finished(self, scope: Scope, execution_id: int, timeout: float | None = None) -> State:
+        """Wait for an execution's end and return its last state, or the present one after the timeout."""
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        while True:
+            seen = self.ended.number
+            state = await self.executions.state(scope, execution_id)
+            left = 1.0 if deadline is None else min(1.0, deadline - loop.time())
+            if state.ended or left <= 0:
+                return state
+            await self.ended.wait(seen, left)
+
+    async def exists(self, scope: Scope, execution_id: int) -> bool:
+        """Tell whether there is such an execution."""
+        try:
+            await self.executions.state(scope, execution_id)
+        except NotFound:
+            return False
+        return True

@@ -1,0 +1,314 @@
+"""Decides and records: a trigger goes in, the decision's events stand in the ledger when it returns.
+
+States are kept in memory as a convenience. The ledger arbitrates: a decision is recorded only if the execution's
+stream is where the state was, so whoever decided on an old state reads what is new and decides again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from noetl.catalog.playbooks import Catalog
+from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.grants import CommandGrant, LoopGrant, StepContext
+from noetl.errors import NotFound, PayloadCollected, VersionConflict
+from noetl.faults import reach
+from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.transition import Append, Fence, Transition
+from noetl.model.catalogue import ENDING
+from noetl.model.event import INLINE_LIMIT, Draft
+from noetl.model.payload_ref import PayloadRef
+from noetl.model.stream import Scope, execution_stream
+from noetl.payloads.codec import JSON, decode_json, decode_table, encode_json
+from noetl.payloads.envelope import externalize, resolve
+from noetl.payloads.port import PayloadStore
+from noetl.plan.decide import Decision, decide, needed, undecidable
+from noetl.plan.fact import Fact
+from noetl.plan.planned import Plan
+from noetl.plan.state import State, evolve
+from noetl.plan.trigger import CommandEnded, Start, Trigger
+
+_log = logging.getLogger(__name__)
+
+KEPT = 2_000
+"""Executions whose state stays in memory."""
+_size = msgspec.json.Encoder(enc_hook=str).encode
+
+
+@dataclass
+class _Known:
+    """What is known of one execution here."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    state: State | None = None
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What a trigger led to."""
+
+    state: State
+    facts: tuple[Fact, ...]
+    grant: CommandGrant | None = None
+
+
+class Executions:
+    """The executions of all organizations, decided by this process."""
+
+    def __init__(
+        self,
+        ledger: PostgresLedger,
+        payloads: PayloadStore,
+        catalog: Catalog,
+        drafting: Drafting,
+        mint: Callable[[], int],
+    ) -> None:
+        self._ledger = ledger
+        self._payloads = payloads
+        self._catalog = catalog
+        self._drafting = drafting
+        self._mint = mint
+        self._known: OrderedDict[tuple[Scope, int], _Known] = OrderedDict()
+        self.on_issued: Callable[[Scope, int], None] = lambda scope, count: None
+        """Called when commands wait for a worker."""
+        self.on_ended: Callable[[Scope, State], None] = lambda scope, state: None
+        """Called when an execution has ended."""
+        self.on_child: Callable[[Scope, State, Fact], None] = lambda scope, state, fact: None
+        """Called when a step waits for a child execution that has to be started."""
+
+    async def state(self, scope: Scope, execution_id: int) -> State:
+        """Return an execution's state up to the ledger's end."""
+        known = self._entry(scope, execution_id)
+        async with known.lock:
+            known.state = await self._read(scope, execution_id, known.state)
+            return known.state
+
+    async def plan(self, scope: Scope, state: State) -> Plan:
+        """Return the playbook version an execution runs."""
+        return await self._catalog.plan(scope, state.catalog_id)
+
+    async def trigger(
+        self,
+        scope: Scope,
+        execution_id: int,
+        trigger: Trigger,
+        *,
+        fences: Sequence[Fence] = (),
+        worker: str | None = None,
+        tally: Callable[[State], Any] | None = None,
+    ) -> Decided:
+        """Decide on a trigger and record what follows, together with the leases it relies on.
+
+        With `worker`, the first command that becomes available is leased to it in the same transaction. `tally` gives
+        the outcome of a stage whose last command this is. A trigger that was decided before changes nothing.
+        """
+        known = self._entry(scope, execution_id)
+        async with known.lock:
+            if known.state is None and not isinstance(trigger, Start):
+                known.state = await self._read(scope, execution_id, None)
+            while True:
+                state = known.state or State(execution_id=execution_id)
+                if tally is not None and isinstance(trigger, CommandEnded):
+                    found = state.run_of(trigger.command_id)
+                    if found is not None and len(found[1].open) == 1:
+                        trigger = msgspec.structs.replace(trigger, tally=await tally(state))
+                decision, plan = await self._decide(scope, state, trigger)
+                if not decision.facts:
+                    return Decided(state, ())
+                try:
+                    decided = await self._record(scope, state, decision, plan, fences, worker)
+                except VersionConflict:
+                    known.state = await self._read(scope, execution_id, known.state)
+                    continue
+                except PayloadCollected:
+                    continue
+                known.state = decided.state
+                break
+        self._tell(scope, decided)
+        return decided
+
+    def _tell(self, scope: Scope, decided: Decided) -> None:
+        issued = [fact for fact in decided.facts if fact.event_type == "command.issued" and fact.command_id]
+        waiting = 0
+        for fact in issued:
+            if fact.meta.get("child_execution_id"):
+                self.on_child(scope, decided.state, fact)
+            elif "worker" not in fact.meta:
+                waiting += 1
+        if waiting:
+            self.on_issued(scope, waiting)
+        if decided.state.ended:
+            self._known.pop((scope, decided.state.execution_id), None)
+            self.on_ended(scope, decided.state)
+
+    async def _decide(self, scope: Scope, state: State, trigger: Trigger) -> tuple[Decision, Plan | None]:
+        plan = None
+        try:
+            catalog_id = trigger.catalog_id if isinstance(trigger, Start) else state.catalog_id
+            plan = await self._catalog.plan(scope, catalog_id)
+            loaded = {}
+            for step in needed(plan, state, trigger):
+                ref = self._reference(state, step, trigger)
+                if ref is not None:
+                    loaded[step] = await self.load(scope, ref)
+            return decide(plan, state, trigger, self._mint, loaded), plan
+        except Exception as problem:
+            if isinstance(trigger, Start):
+                raise
+            # Whatever goes wrong in a decision, the execution ends with the reason instead of standing still.
+            _log.exception("execution %s cannot be decided about", state.execution_id)
+            fact = undecidable(state, problem)
+            return Decision((fact,), evolve(state, fact)), plan
+
+    @staticmethod
+    def _reference(state: State, step: str, trigger: Trigger) -> PayloadRef | None:
+        if isinstance(trigger, CommandEnded):
+            found = state.run_of(trigger.command_id)
+            if found is not None and found[0] == step and trigger.ref is not None:
+                return trigger.ref
+        result = state.results.get(step)
+        return None if result is None else result.ref
+
+    async def load(self, scope: Scope, ref: PayloadRef) -> Any:
+        """Return the value a reference stands for."""
+        data = await self._payloads.fetch(scope, ref)
+        return decode_json(data) if ref.media_type == JSON else {"rows": decode_table(data).to_pylist()}
+
+    async def _record(
+        self,
+        scope: Scope,
+        state: State,
+        decision: Decision,
+        plan: Plan | None,
+        fences: Sequence[Fence],
+        worker: str | None,
+    ) -> Decided:
+        facts = decision.facts
+        handed: Fact | None = None
+        if worker is not None and not decision.state.ended:
+            facts, handed = _handed(facts, worker)
+        rows = next((fact.rows for fact in facts if fact.rows is not None), None)
+        rows_ref = None if rows is None else await self._payloads.store(scope, encode_json(rows), JSON, rows=len(rows))
+        appends = self._drafting.appends(
+            scope, state.execution_id, facts, expected_version=state.version, rows_ref=rows_ref
+        )
+        appends = await self._slimmed(appends)
+        reach("decide.before_record")
+        answers = await self._ledger.transact(Transition(appends, tuple(fences)))
+        reach("decide.after_record")
+        after = decision.state
+        if rows_ref is not None:
+            # The reference is known only now: the state holds what its event says.
+            after = _with_rows(after, facts, rows_ref)
+        assert after.version == answers[0].last_version, "a decision and its events tell the same"
+        grant = None
+        if handed is not None and plan is not None:
+            event_id = next(
+                draft.event_id
+                for draft in appends[0].drafts
+                if draft.command_id == handed.command_id and draft.event_type == "command.issued"
+            )
+            grant = self.grant(after, handed.command_id or "", handed.meta, event_id)
+        return Decided(after, facts, grant)
+
+    async def _slimmed(self, appends: tuple[Append, ...]) -> tuple[Append, ...]:
+        slim = [append._replace(drafts=[await self._slim(draft) for draft in append.drafts]) for append in appends]
+        return tuple(slim)
+
+    async def _slim(self, draft: Draft) -> Draft:
+        if not draft.context and not draft.result:
+            return draft
+        if len(_size((draft.context, draft.result))) * 2 < INLINE_LIMIT:
+            return draft
+        return await externalize(self._payloads, draft)
+
+    def grant(self, state: State, command_id: str, lease: dict[str, Any], issued_event_id: int) -> CommandGrant:
+        """Return what a worker needs to work on a command it holds the lease of."""
+        found = state.run_of(command_id)
+        if found is None:
+            raise NotFound(f"command {command_id} of execution {state.execution_id} has ended")
+        step, run = found
+        loop = None
+        if run.loop is not None:
+            assert run.loop_id is not None
+            assert run.stage_id is not None
+            loop = LoopGrant(
+                stage_id=run.stage_id,
+                loop_id=run.loop_id,
+                mode=run.loop["mode"],
+                total=run.loop["total"],
+                frame=run.loop["frame"],
+                rows_ref=run.rows_ref,
+            )
+        return CommandGrant(
+            execution_id=state.execution_id,
+            command_id=command_id,
+            step=step,
+            attempt=lease["attempt"],
+            token=lease["lease_token"],
+            lease_seconds=lease["lease_seconds"],
+            catalog_id=state.catalog_id,
+            issued_event_id=issued_event_id,
+            context=StepContext(workload=state.workload, ctx=state.ctx, results=state.results),
+            loop=loop,
+        )
+
+    def _entry(self, scope: Scope, execution_id: int) -> _Known:
+        key = (scope, execution_id)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _Known()
+            while len(self._known) > KEPT:
+                oldest = next(iter(self._known))
+                if self._known[oldest].lock.locked():
+                    break
+                del self._known[oldest]
+        self._known.move_to_end(key)
+        return known
+
+    async def _read(self, scope: Scope, execution_id: int, state: State | None) -> State:
+        """Fold what the ledger has beyond a state."""
+        after = state or State(execution_id=execution_id)
+        async for event in self._ledger.read(execution_stream(scope, execution_id), after.version + 1):
+            after = evolve(after, await resolve(self._payloads, event))
+        if after.version == 0:
+            raise NotFound(f"there is no execution {execution_id}")
+        return after
+
+
+def _handed(facts: tuple[Fact, ...], worker: str) -> tuple[tuple[Fact, ...], Fact | None]:
+    """Lease the first command that waits for a worker to this one."""
+    open_after = {fact.command_id for fact in facts if fact.event_type == "command.issued"} - {
+        fact.command_id for fact in facts if fact.event_type in ("command.completed", "command.failed")
+    }
+    for number, fact in enumerate(facts):
+        if (
+            fact.event_type == "command.issued"
+            and fact.command_id in open_after
+            and "child_execution_id" not in fact.meta
+        ):
+            meta = {**fact.meta, "worker": worker, "attempt": 1, "lease_token": str(uuid.uuid4())}
+            handed = msgspec.structs.replace(fact, meta=meta)
+            return (*facts[:number], handed, *facts[number + 1 :]), handed
+    return facts, None
+
+
+def _with_rows(state: State, facts: Sequence[Fact], rows_ref: PayloadRef) -> State:
+    for fact in facts:
+        if fact.event_type == "step.entered" and fact.rows is not None and fact.node_name in state.active:
+            run = msgspec.structs.replace(state.active[fact.node_name], rows_ref=rows_ref)
+            state = msgspec.structs.replace(state, active={**state.active, fact.node_name: run})
+    return state
+
+
+def ends(facts: Sequence[Fact]) -> bool:
+    """Tell whether facts end their execution."""
+    return any(fact.event_type in ENDING for fact in facts)

@@ -1,0 +1,390 @@
+"""Frames of a stage: minted as workers ask, fenced when they end, two events each in the good case."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import orjson
+from blake3 import blake3
+
+from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
+from noetl.dispatch.results import Gathering
+from noetl.errors import Conflict, LeaseLost, NotFound, VersionConflict
+from noetl.faults import reach
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.transition import Append, Fence, Transition
+from noetl.model.event import Draft
+from noetl.model.payload_ref import PayloadRef
+from noetl.model.stream import Scope, Stream, frame_stream
+from noetl.plan.trigger import Tally
+
+_FREE = """
+SELECT frame_id, frame_index, first_index, row_count, attempt, shard_id, input_ref, checkpoint FROM noetl.frame
+WHERE stage_id = $1 AND execution_id = $2 AND status = 'FREE' ORDER BY frame_index LIMIT 1
+"""
+_STAGE = """
+SELECT next_index, frames_minted, total_rows, frames_failed, rows_done, rows_failed, errors, ctx FROM noetl.stage
+WHERE stage_id = $1 AND execution_id = $2
+"""
+
+
+@dataclass
+class _Cursor:
+    """How far a stage's rows are handed out, as far as this process knows; the ledger refuses what is wrong."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    next_index: int | None = None
+    frames: int = 0
+    may_have_free: bool = True
+
+
+class Frames:
+    """The frames of all stages, handed out by this process."""
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: PostgresLedger,
+        drafting: Drafting,
+        gathering: Gathering,
+        touch: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._drafting = drafting
+        self._gathering = gathering
+        self._touch = touch
+        self._cursors: OrderedDict[int, _Cursor] = OrderedDict()
+        self.minted = 0
+        """How many frames this process has dispatched for the first time."""
+
+    async def next(
+        self,
+        scope: Scope,
+        grant: CommandGrant,
+        worker: str,
+        ending: tuple[Append, Fence] | None = None,
+        rest: tuple[int, int, PayloadRef | None] | None = None,
+    ) -> FrameGrant | None:
+        """Lease a free frame, or mint the next; `ending` is the commit of the former frame, recorded together with it.
+
+        `rest` are rows the former frame had no time for: first index, count, and where they are if claimed elsewhere.
+        """
+        loop = grant.loop
+        assert loop is not None
+        cursor = self._cursor(loop.stage_id)
+        async with cursor.lock:
+            while True:
+                if cursor.next_index is None:
+                    await self._refresh(scope, grant.execution_id, loop.stage_id, cursor)
+                if rest is not None:
+                    frame: FrameGrant | None = self._fresh(grant, cursor.frames, *rest)
+                else:
+                    frame = await self._free(scope, grant) if cursor.may_have_free else None
+                if frame is None:
+                    cursor.may_have_free = False
+                    frame = self._minted(grant, cursor)
+                if frame is None:
+                    # Somebody may have lost a frame since: whoever ends its slot looks once more.
+                    frame = await self._free(scope, grant)
+                append: tuple[Append, ...] = ()
+                fences: tuple[Fence, ...] = ()
+                if frame is not None:
+                    append, fences = self._dispatched(scope, grant, frame, worker)
+                try:
+                    await self._transact(append, fences, ending)
+                except VersionConflict:
+                    cursor.next_index, cursor.may_have_free = None, True
+                    continue
+                except LeaseLost:
+                    if frame is None or not fences:
+                        raise
+                    cursor.may_have_free = True
+                    await self._check_ending(scope, ending)
+                    continue
+                if frame is not None and frame.attempt == 1:
+                    cursor.next_index = max(cursor.next_index or 0, frame.first_index + frame.row_count)
+                    cursor.frames = frame.frame_index + 1
+                    self.minted += 1
+                return frame
+
+    async def _transact(
+        self, append: tuple[Append, ...], fences: tuple[Fence, ...], ending: tuple[Append, Fence] | None
+    ) -> None:
+        appends = (*((ending[0],) if ending else ()), *append)
+        if appends:
+            await self._ledger.transact(Transition(appends, (*((ending[1],) if ending else ()), *fences)))
+
+    async def _check_ending(self, scope: Scope, ending: tuple[Append, Fence] | None) -> None:
+        """Tell whose lease was lost: the one that ends, which is final, or the one that was to begin."""
+        if ending is None:
+            return
+        fence = ending[1]
+        async with self._database.transaction(scope) as connection:
+            held = await connection.fetchval(
+                "SELECT lease_until > clock_timestamp() FROM noetl.frame WHERE execution_id = $1 AND frame_id = $2"
+                " AND attempt = $3 AND lease_token = $4",
+                fence.execution_id,
+                int(fence.id),
+                fence.attempt,
+                fence.token,
+            )
+        if not held:
+            raise LeaseLost(f"frame {fence.id} belongs to another worker now")
+
+    def _minted(self, grant: CommandGrant, cursor: _Cursor) -> FrameGrant | None:
+        loop = grant.loop
+        assert loop is not None
+        if loop.total is None or cursor.next_index is None or cursor.next_index >= loop.total:
+            return None
+        rows = min(loop.frame["max_rows"], loop.total - cursor.next_index)
+        return self._fresh(grant, cursor.frames, cursor.next_index, rows)
+
+    def _fresh(
+        self, grant: CommandGrant, index: int, first: int, rows: int, ref: PayloadRef | None = None
+    ) -> FrameGrant:
+        loop = grant.loop
+        assert loop is not None
+        return FrameGrant(
+            execution_id=grant.execution_id,
+            step=grant.step,
+            stage_id=loop.stage_id,
+            loop_id=loop.loop_id,
+            frame_id=frame_id_of(loop.stage_id, index),
+            frame_index=index,
+            first_index=first,
+            row_count=rows,
+            attempt=1,
+            token=str(uuid.uuid4()),
+            lease_seconds=loop.frame["lease_seconds"],
+            shard_id=f"{loop.stage_id}-{index}" if loop.mode == "fanout" else None,
+            rows_ref=ref,
+        )
+
+    async def _free(self, scope: Scope, grant: CommandGrant) -> FrameGrant | None:
+        loop = grant.loop
+        assert loop is not None
+        async with self._database.transaction(scope) as connection:
+            row = await connection.fetchrow(_FREE, loop.stage_id, grant.execution_id)
+        if row is None:
+            return None
+        kept = row["input_ref"]
+        return msgspec.structs.replace(
+            self._fresh(grant, row["frame_index"], row["first_index"], row["row_count"]),
+            frame_id=row["frame_id"],
+            shard_id=row["shard_id"],
+            attempt=row["attempt"] + 1,
+            rows_ref=None if kept is None else msgspec.convert(orjson.loads(kept), PayloadRef),
+            checkpoint=None if row["checkpoint"] is None else orjson.loads(row["checkpoint"]),
+        )
+
+    def _dispatched(
+        self, scope: Scope, grant: CommandGrant, frame: FrameGrant, worker: str
+    ) -> tuple[tuple[Append, ...], tuple[Fence, ...]]:
+        stream = frame_stream(scope, frame.execution_id, frame.frame_id)
+        draft = self._draft(
+            scope,
+            stream,
+            frame,
+            "loop.shard.enqueued" if frame.shard_id else "frame.dispatched",
+            command_id=grant.command_id,
+            current_index=frame.first_index,
+            payload_ref=frame.rows_ref if frame.attempt == 1 else None,
+            causation_id=grant.issued_event_id,
+            meta={
+                "attempt": frame.attempt,
+                "worker": worker,
+                "row_count": frame.row_count,
+                "frame_index": frame.frame_index,
+                "lease_token": frame.token,
+                "lease_seconds": frame.lease_seconds,
+            },
+        )
+        if frame.attempt == 1:
+            return (Append(stream, [draft], 0),), ()
+        fence = Fence("frame", frame.execution_id, str(frame.frame_id), frame.attempt - 1, None, "free")
+        return (Append(stream, [draft]),), (fence,)
+
+    async def dispatch_rows(
+        self, scope: Scope, grant: CommandGrant, worker: str, rows: PayloadRef, row_count: int
+    ) -> FrameGrant:
+        """Record rows claimed in the user's database as a new frame."""
+        loop = grant.loop
+        assert loop is not None
+        cursor = self._cursor(loop.stage_id)
+        async with cursor.lock:
+            while True:
+                if cursor.next_index is None:
+                    await self._refresh(scope, grant.execution_id, loop.stage_id, cursor)
+                frame = self._fresh(grant, cursor.frames, cursor.next_index or 0, row_count, rows)
+                append, fences = self._dispatched(scope, grant, frame, worker)
+                # The slot must still be ours: rows are claimed for it before the ledger is asked.
+                held = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
+                try:
+                    await self._ledger.transact(Transition(append, (*fences, held)))
+                except VersionConflict:
+                    cursor.next_index = None
+                    continue
+                cursor.next_index = (cursor.next_index or 0) + row_count
+                cursor.frames += 1
+                self.minted += 1
+                return frame
+
+    async def commit(
+        self, scope: Scope, grant: CommandGrant, frame: FrameGrant, report: FrameReport, *, worker: str, take_next: bool
+    ) -> FrameGrant | None:
+        """Record what a frame came to and, if asked, lease the next in the same transaction."""
+        stream = frame_stream(scope, frame.execution_id, frame.frame_id)
+        failed = bool(frame.shard_id) and report.failed_count > 0
+        kind = ("loop.shard.failed" if failed else "loop.shard.done") if frame.shard_id else "frame.committed"
+        meta: dict[str, Any] = {
+            "attempt": frame.attempt,
+            "row_count": report.row_count,
+            "frame_index": frame.frame_index,
+        }
+        if report.failed_count and not failed:
+            meta["failed_count"] = report.failed_count
+        if report.swallowed:
+            meta["swallowed"] = report.swallowed
+        draft = self._draft(
+            scope,
+            stream,
+            frame,
+            kind,
+            command_id=grant.command_id,
+            current_index=frame.first_index,
+            status="failed" if failed else "committed",
+            payload_ref=report.output,
+            meta=meta,
+            context={"set": report.ctx_writes} if report.ctx_writes else {},
+            result={"status": "error" if report.failed_count else "ok", "errors": report.errors}
+            if report.errors
+            else {},
+            error=report.errors[0].get("message") if failed and report.errors else None,
+            idempotency_key=f"{frame.execution_id}/frame/{frame.frame_id}/ended/{frame.attempt}",
+        )
+        ending = (
+            Append(stream, [draft]),
+            Fence("frame", frame.execution_id, str(frame.frame_id), frame.attempt, frame.token),
+        )
+        reach("frame.before_commit")
+        if take_next:
+            rest = None
+            if report.row_count < frame.row_count:
+                rest = (frame.first_index + report.row_count, frame.row_count - report.row_count, report.rest)
+            following = await self.next(scope, grant, worker, ending, rest)
+        else:
+            await self._ledger.transact(Transition((ending[0],), (ending[1],)))
+            following = None
+        reach("frame.after_commit")
+        return following
+
+    async def fail(self, scope: Scope, frame: FrameGrant, error: dict[str, Any], *, max_attempts: int) -> None:
+        """Record that an attempt failed, or after the last one that the frame did."""
+        fence = Fence("frame", frame.execution_id, str(frame.frame_id), frame.attempt, frame.token)
+        await self._ledger.transact(Transition((self.failure(scope, frame, error, max_attempts),), (fence,)))
+        self._cursor(frame.stage_id).may_have_free = True
+        self._touch()
+
+    def failure(self, scope: Scope, frame: FrameGrant, error: dict[str, Any], max_attempts: int) -> Append:
+        """Return what is to be recorded about a failed attempt."""
+        stream = frame_stream(scope, frame.execution_id, frame.frame_id)
+        is_last = frame.attempt >= max_attempts
+        word = "failed" if is_last else "attempt_failed"
+        draft = self._draft(
+            scope,
+            stream,
+            frame,
+            f"loop.shard.{word}" if frame.shard_id else f"frame.{word}",
+            status="failed" if is_last else None,
+            meta={"attempt": frame.attempt, "row_count": frame.row_count, "frame_index": frame.frame_index},
+            result={"status": "error", "error": error},
+            error=error.get("message", "failed"),
+            idempotency_key=f"{frame.execution_id}/frame/{frame.frame_id}/failed/{frame.attempt}",
+        )
+        return Append(stream, [draft])
+
+    async def checkpoint(self, scope: Scope, frame: FrameGrant, cursor: dict[str, Any]) -> None:
+        """Record how far a frame got."""
+        stream = frame_stream(scope, frame.execution_id, frame.frame_id)
+        draft = self._draft(
+            scope,
+            stream,
+            frame,
+            "frame.checkpointed",
+            meta={"attempt": frame.attempt},
+            context={"cursor": cursor},
+            idempotency_key=f"{frame.execution_id}/frame/{frame.frame_id}/checkpoint/{frame.attempt}/{cursor.get('done')}",
+        )
+        fence = Fence("frame", frame.execution_id, str(frame.frame_id), frame.attempt, frame.token)
+        await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
+
+    async def tally(self, scope: Scope, execution_id: int, stage_id: int, loop_id: int) -> Tally:
+        """Return what came of a stage's rows, once no slot of it is open any more."""
+        async with self._database.transaction(scope) as connection:
+            row = await connection.fetchrow(_STAGE, stage_id, execution_id)
+        if row is None:
+            raise NotFound(f"stage {stage_id} of execution {execution_id} is closed")
+        results, manifest = await self._gathering.gather(scope, execution_id, loop_id)
+        self._cursors.pop(stage_id, None)
+        return Tally(
+            frames=row["frames_minted"],
+            frames_failed=row["frames_failed"],
+            rows_done=row["rows_done"],
+            rows_failed=row["rows_failed"],
+            errors=row["errors"],
+            ctx=orjson.loads(row["ctx"]),
+            results=results,
+            manifest=manifest,
+        )
+
+    async def ctx(self, scope: Scope, execution_id: int, stage_id: int) -> dict[str, Any]:
+        """Return what committed frames of a stage have set."""
+        async with self._database.transaction(scope) as connection:
+            row = await connection.fetchrow(_STAGE, stage_id, execution_id)
+        return {} if row is None else dict(orjson.loads(row["ctx"]))
+
+    async def _refresh(self, scope: Scope, execution_id: int, stage_id: int, cursor: _Cursor) -> None:
+        async with self._database.transaction(scope) as connection:
+            row = await connection.fetchrow(_STAGE, stage_id, execution_id)
+        if row is None:
+            raise Conflict(f"stage {stage_id} of execution {execution_id} is closed")
+        cursor.next_index, cursor.frames = row["next_index"], row["frames_minted"]
+
+    def _cursor(self, stage_id: int) -> _Cursor:
+        cursor = self._cursors.setdefault(stage_id, _Cursor())
+        while len(self._cursors) > 10_000:
+            self._cursors.popitem(last=False)
+        return cursor
+
+    def lost(self, stage_id: int) -> None:
+        """Take note that a frame of a stage became free."""
+        self._cursor(stage_id).may_have_free = True
+
+    def _draft(self, scope: Scope, stream: Stream, frame: FrameGrant, kind: str, **fields: Any) -> Draft:
+        return self._drafting.one(
+            scope,
+            stream,
+            frame.execution_id,
+            kind,
+            f"loop/{frame.loop_id}" if kind.startswith("loop.") else f"frame/{frame.frame_id}",
+            node_name=frame.step,
+            stage_id=frame.stage_id,
+            frame_id=frame.frame_id,
+            loop_id=frame.loop_id,
+            shard_id=frame.shard_id,
+            **fields,
+        )
+
+
+def frame_id_of(stage_id: int, index: int) -> int:
+    """Return the id of a stage's frame: two workers that mint the same window mint the same frame, and one wins."""
+    return int.from_bytes(blake3(f"{stage_id}/{index}".encode()).digest(length=8), "little") >> 2 | 1 << 60

@@ -1,0 +1,119 @@
+"""What passes between those who hand out work and those who do it: grants, reports, leases. Values only."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from noetl.model.payload_ref import PayloadRef
+from noetl.plan.state import Result
+
+
+class LeaseRef(msgspec.Struct, frozen=True):
+    """The proof of a lease, for heartbeats and fences."""
+
+    table: Literal["command", "frame"]
+    execution_id: int
+    id: str
+    attempt: int
+    token: str
+
+
+class StepContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The values a step's templates may read, as they were when the work was handed out."""
+
+    workload: dict[str, Any]
+    ctx: dict[str, Any]
+    results: dict[str, Result]
+
+
+class LoopGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """The loop a slot belongs to."""
+
+    stage_id: int
+    loop_id: int
+    mode: str
+    total: int | None
+    frame: dict[str, Any]
+    rows_ref: PayloadRef | None
+    ctx: dict[str, Any] = {}
+    """Shared values that frames committed so far have set."""
+
+
+class CommandGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """One step's work, leased."""
+
+    execution_id: int
+    command_id: str
+    step: str
+    attempt: int
+    token: str
+    lease_seconds: float
+    catalog_id: str
+    issued_event_id: int
+    context: StepContext
+    loop: LoopGrant | None = None
+
+    @property
+    def lease(self) -> LeaseRef:
+        """The proof of this grant."""
+        return LeaseRef("command", self.execution_id, self.command_id, self.attempt, self.token)
+
+
+class FrameGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """A window of a stage's rows, leased."""
+
+    execution_id: int
+    step: str
+    stage_id: int
+    loop_id: int
+    frame_id: int
+    frame_index: int
+    first_index: int
+    row_count: int
+    attempt: int
+    token: str
+    lease_seconds: float
+    shard_id: str | None = None
+    rows_ref: PayloadRef | None = None
+    checkpoint: dict[str, Any] | None = None
+
+    @property
+    def lease(self) -> LeaseRef:
+        """The proof of this grant."""
+        return LeaseRef("frame", self.execution_id, str(self.frame_id), self.attempt, self.token)
+
+
+class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a frame came to."""
+
+    row_count: int
+    failed_count: int = 0
+    swallowed: int = 0
+    output: PayloadRef | None = None
+    ctx_writes: dict[str, Any] = {}
+    errors: list[dict[str, Any]] = []
+    """The first few rows that failed, with their problems."""
+    rest: PayloadRef | None = None
+    """Where the rows are that were not worked off, if `row_count` is less than the frame's and they were claimed elsewhere."""
+
+
+class Child(msgspec.Struct, frozen=True, kw_only=True):
+    """A child execution a row or task asks for."""
+
+    path: str
+    version: int | None
+    payload: dict[str, Any]
+    return_step: str | None
+    key: str
+    """The same for every try at the same task of the same row, so that a retry finds the child that runs already."""
+
+
+class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a child execution ended."""
+
+    execution_id: int
+    status: str
+    data: Any = None
+    error: str | None = None

@@ -1,0 +1,204 @@
+"""Dispatch on the database itself, for workers in the same process and behind the API."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from noetl.catalog.playbooks import Catalog
+from noetl.dispatch.children import Children
+from noetl.dispatch.drafts import Drafting, command_stream
+from noetl.dispatch.executions import Executions
+from noetl.dispatch.frames import Frames
+from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, LeaseRef
+from noetl.dispatch.signal import Signal
+from noetl.errors import LeaseLost, NotFound
+from noetl.faults import reach
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.transition import Append, Fence, Transition
+from noetl.model.payload_ref import PayloadRef
+from noetl.model.stream import Scope
+from noetl.plan.trigger import CommandEnded
+from noetl.playbook.model import Playbook
+
+MAX_ATTEMPTS = 5
+"""How often a command is handed out before it counts as failed: its worker died, or gave it back, every time."""
+
+_PENDING = """
+SELECT execution_id, command_id, attempt, issued_event_id, lease_seconds FROM noetl.command
+WHERE status = 'PENDING' AND available_at <= now() ORDER BY available_at, issued_event_id LIMIT $1
+FOR UPDATE SKIP LOCKED
+"""
+
+
+class LocalDispatch:
+    """See `Dispatch` for the promises; bound to one organization."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        database: Database,
+        ledger: PostgresLedger,
+        executions: Executions,
+        frames: Frames,
+        children: Children,
+        catalog: Catalog,
+        drafting: Drafting,
+        signal: Signal,
+    ) -> None:
+        self._scope = scope
+        self._database = database
+        self._ledger = ledger
+        self._executions = executions
+        self._frames = frames
+        self._children = children
+        self._catalog = catalog
+        self._drafting = drafting
+        self._signal = signal
+
+    async def claim(self, worker: str, want: int, wait_seconds: float) -> list[CommandGrant]:
+        """Lease commands that wait."""
+        deadline = asyncio.get_running_loop().time() + wait_seconds
+        while True:
+            seen = self._signal.number
+            granted = await self._claim_now(worker, want)
+            left = deadline - asyncio.get_running_loop().time()
+            if granted or left <= 0:
+                return granted
+            await self._signal.wait(seen, min(left, 0.5))
+
+    async def _claim_now(self, worker: str, want: int) -> list[CommandGrant]:
+        async with self._database.transaction(self._scope) as connection:
+            rows = await connection.fetch(_PENDING, want)
+        answers = await asyncio.gather(*(self._claim_one(worker, row) for row in rows))
+        return [grant for grant in answers if grant is not None]
+
+    async def _claim_one(self, worker: str, row: Any) -> CommandGrant | None:
+        execution_id, command_id, attempt = row["execution_id"], row["command_id"], row["attempt"]
+        lease = {
+            "attempt": attempt + 1,
+            "worker": worker,
+            "lease_token": str(uuid.uuid4()),
+            "lease_seconds": row["lease_seconds"],
+        }
+        stream = command_stream(self._scope, execution_id, row["issued_event_id"])
+        draft = self._drafting.one(
+            self._scope, stream, execution_id, "command.claimed", f"command/{command_id}", command_id=command_id,
+            causation_id=row["issued_event_id"], meta=lease,
+        )  # fmt: skip
+        fence = Fence("command", execution_id, command_id, attempt, None, "free")
+        reach("claim.before_record")
+        try:
+            await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
+        except LeaseLost:
+            return None
+        reach("claim.after_record")
+        try:
+            state = await self._executions.state(self._scope, execution_id)
+            return self._executions.grant(state, command_id, lease, row["issued_event_id"])
+        except NotFound:
+            return None  # it was cancelled a moment ago
+
+    async def complete(
+        self, grant: CommandGrant, report: CommandEnded, *, worker: str, take_next: bool
+    ) -> CommandGrant | None:
+        """Record an end and what follows."""
+        fence = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
+        loop = grant.loop
+
+        async def tally(_state: Any) -> Any:
+            assert loop is not None
+            return await self._frames.tally(self._scope, grant.execution_id, loop.stage_id, loop.loop_id)
+
+        reach("complete.before_record")
+        decided = await self._executions.trigger(
+            self._scope,
+            grant.execution_id,
+            report,
+            fences=(fence,),
+            worker=worker if take_next else None,
+            tally=None if loop is None else tally,
+        )
+        if not decided.facts and not decided.state.ended:
+            raise LeaseLost(f"command {grant.command_id} of execution {grant.execution_id} has ended already")
+        return decided.grant
+
+    async def give_back(self, grant: CommandGrant, reason: str, *, delay_seconds: float) -> None:
+        """Record that an attempt came to nothing."""
+        if grant.attempt >= MAX_ATTEMPTS:
+            error = {"kind": "unknown", "message": reason, "retryable": False, "code": "attempts_exhausted"}
+            report = CommandEnded(command_id=grant.command_id, attempt=grant.attempt, status="error", error=error)
+            await self.complete(grant, report, worker="", take_next=False)
+            return
+        stream = command_stream(self._scope, grant.execution_id, grant.issued_event_id)
+        draft = self._drafting.one(
+            self._scope, stream, grant.execution_id, "command.attempt_failed", f"command/{grant.command_id}",
+            command_id=grant.command_id, meta={"attempt": grant.attempt, "delay_seconds": delay_seconds}, error=reason,
+            idempotency_key=f"{grant.execution_id}/{grant.command_id}/attempt_failed/{grant.attempt}",
+        )  # fmt: skip
+        fence = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
+        await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
+        self._signal.touch()
+
+    async def heartbeat(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
+        """Renew leases with the database's clock, all of a worker's in two statements."""
+        lost: list[LeaseRef] = []
+        for table, key in (("command", "command_id"), ("frame", "frame_id::text")):
+            held = [lease for lease in leases if lease.table == table]
+            if not held:
+                continue
+            async with self._database.transaction(self._scope) as connection:
+                rows = await connection.fetch(
+                    f"UPDATE noetl.{table} AS known SET last_heartbeat = clock_timestamp(), lease_until ="  # noqa: S608
+                    " greatest(known.lease_until, clock_timestamp() + make_interval(secs => known.lease_seconds))"
+                    " FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::uuid[]) AS own (execution_id, id, attempt, token)"
+                    f" WHERE known.execution_id = own.execution_id AND known.{key} = own.id"
+                    " AND known.attempt = own.attempt AND known.lease_token = own.token"
+                    " AND known.lease_until > clock_timestamp()"
+                    " RETURNING own.execution_id, own.id, own.attempt",
+                    [lease.execution_id for lease in held],
+                    [lease.id for lease in held],
+                    [lease.attempt for lease in held],
+                    [lease.token for lease in held],
+                )
+            kept = {(row["execution_id"], row["id"], row["attempt"]) for row in rows}
+            lost += [lease for lease in held if (lease.execution_id, lease.id, lease.attempt) not in kept]
+        return lost
+
+    async def next_frame(self, grant: CommandGrant, worker: str) -> FrameGrant | None:
+        """Lease the next frame of a slot's stage."""
+        return await self._frames.next(self._scope, grant, worker)
+
+    async def dispatch_rows(self, grant: CommandGrant, worker: str, rows: PayloadRef, row_count: int) -> FrameGrant:
+        """Record claimed rows as a frame."""
+        return await self._frames.dispatch_rows(self._scope, grant, worker, rows, row_count)
+
+    async def commit_frame(
+        self, grant: CommandGrant, frame: FrameGrant, report: FrameReport, *, worker: str, take_next: bool
+    ) -> FrameGrant | None:
+        """Record what a frame came to."""
+        return await self._frames.commit(self._scope, grant, frame, report, worker=worker, take_next=take_next)
+
+    async def fail_frame(self, frame: FrameGrant, error: dict[str, Any], *, max_attempts: int, worker: str) -> None:
+        """Record that an attempt at a frame failed."""
+        await self._frames.fail(self._scope, frame, error, max_attempts=max_attempts)
+
+    async def checkpoint(self, frame: FrameGrant, cursor: dict[str, Any]) -> None:
+        """Record how far a frame got."""
+        await self._frames.checkpoint(self._scope, frame, cursor)
+
+    async def playbook(self, catalog_id: str) -> Playbook:
+        """Return a playbook version."""
+        return (await self._catalog.plan(self._scope, catalog_id)).playbook
+
+    async def run_child(self, grant: CommandGrant, child: Child) -> ChildEnd:
+        """Run a child execution to its end."""
+        return await self._children.run(self._scope, grant, child)
+
+    async def loop_ctx(self, grant: CommandGrant) -> dict[str, Any]:
+        """Return what committed frames have set."""
+        assert grant.loop is not None
+        return await self._frames.ctx(self._scope, grant.execution_id, grant.loop.stage_id)

@@ -1,0 +1,71 @@
+"""What a worker asks of those who hand out work; the same in one process and over the API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, LeaseRef
+from noetl.model.payload_ref import PayloadRef
+from noetl.plan.trigger import CommandEnded
+from noetl.playbook.model import Playbook
+
+
+class Dispatch(Protocol):
+    """Hands out commands and frames under leases and takes back what came of them.
+
+    Everything that changes something is fenced by the lease: `LeaseLost` means that somebody else has the work now,
+    and that nothing was written.
+    """
+
+    async def claim(self, worker: str, want: int, wait_seconds: float) -> list[CommandGrant]:
+        """Lease up to `want` commands, waiting up to `wait_seconds` for the first."""
+        ...
+
+    async def complete(
+        self, grant: CommandGrant, report: CommandEnded, *, worker: str, take_next: bool
+    ) -> CommandGrant | None:
+        """Record the end of a command and what follows from it; with `take_next`, return a lease on what comes next."""
+        ...
+
+    async def give_back(self, grant: CommandGrant, reason: str, *, delay_seconds: float) -> None:
+        """Say that an attempt came to nothing through no fault of the work; another may follow, up to a bound."""
+        ...
+
+    async def heartbeat(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
+        """Make leases last longer and return those that are lost."""
+        ...
+
+    async def next_frame(self, grant: CommandGrant, worker: str) -> FrameGrant | None:
+        """Lease a frame nobody works on any more, or the next rows of the collection; None when there are none."""
+        ...
+
+    async def dispatch_rows(self, grant: CommandGrant, worker: str, rows: PayloadRef, row_count: int) -> FrameGrant:
+        """Record rows that were claimed elsewhere as a new frame, leased to this worker."""
+        ...
+
+    async def commit_frame(
+        self, grant: CommandGrant, frame: FrameGrant, report: FrameReport, *, worker: str, take_next: bool
+    ) -> FrameGrant | None:
+        """Record what a frame came to, once; with `take_next`, return the next one in the same transaction."""
+        ...
+
+    async def fail_frame(self, frame: FrameGrant, error: dict[str, Any], *, max_attempts: int, worker: str) -> None:
+        """Record that an attempt at a frame failed; after the last one the frame's rows count as failed."""
+        ...
+
+    async def checkpoint(self, frame: FrameGrant, cursor: dict[str, Any]) -> None:
+        """Record how far a frame got, so that a new owner can go on from there."""
+        ...
+
+    async def playbook(self, catalog_id: str) -> Playbook:
+        """Return a playbook version."""
+        ...
+
+    async def run_child(self, grant: CommandGrant, child: Child) -> ChildEnd:
+        """Start a child execution unless it runs already, and wait for its end."""
+        ...
+
+    async def loop_ctx(self, grant: CommandGrant) -> dict[str, Any]:
+        """Return the shared values that committed frames of a loop have set so far."""
+        ...

@@ -1,0 +1,202 @@
+"""Takes back what its holders lost and pushes on what stands still: leases that ran out, children nobody told about,
+executions with nothing open. It looks at all organizations and acts within each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+import orjson
+
+from noetl.dispatch.children import Children
+from noetl.dispatch.drafts import Drafting, command_stream
+from noetl.dispatch.executions import Executions
+from noetl.dispatch.frames import Frames
+from noetl.dispatch.local import MAX_ATTEMPTS
+from noetl.dispatch.signal import Signal
+from noetl.errors import Conflict, NoetlError, NotFound
+from noetl.faults import reach
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.transition import Append, Fence, Transition
+from noetl.model.stream import Scope, frame_stream
+from noetl.plan.trigger import CommandEnded, Doubt
+
+_log = logging.getLogger(__name__)
+
+_COMMANDS = """
+SELECT tenant_id, organization_id, execution_id, command_id, step_name, attempt, lease_token::text AS lease_token,
+       worker, issued_event_id, stage_id, loop_id FROM noetl.command
+WHERE status = 'CLAIMED' AND lease_until <= clock_timestamp() ORDER BY lease_until LIMIT 200
+"""
+_FRAMES = """
+SELECT f.tenant_id, f.organization_id, f.execution_id, f.frame_id, f.stage_id, f.loop_id, f.shard_id, f.attempt,
+       f.lease_token::text AS lease_token, f.worker, f.row_count, f.frame_index, s.step_name,
+       coalesce((s.frame_policy ->> 'max_attempts')::integer, 3) AS max_attempts
+FROM noetl.frame AS f JOIN noetl.stage AS s USING (tenant_id, organization_id, execution_id, stage_id)
+WHERE f.status = 'LEASED' AND f.lease_until <= clock_timestamp() ORDER BY f.lease_until LIMIT 200
+"""
+_IDLE = """
+SELECT h.tenant_id, h.organization_id, h.execution_id FROM noetl.execution_head AS h
+WHERE h.requested_at < clock_timestamp() - make_interval(secs => $1) AND NOT EXISTS (
+    SELECT FROM noetl.command AS c WHERE c.tenant_id = h.tenant_id AND c.organization_id = h.organization_id
+    AND c.execution_id = h.execution_id) LIMIT 200
+"""
+_SUSPENDED = """
+SELECT c.tenant_id, c.organization_id, c.execution_id, c.command_id, c.child_execution_id FROM noetl.command AS c
+WHERE c.status = 'SUSPENDED' AND c.available_at < clock_timestamp() - make_interval(secs => $1) AND NOT EXISTS (
+    SELECT FROM noetl.execution_head AS h WHERE h.tenant_id = c.tenant_id AND h.organization_id = c.organization_id
+    AND h.execution_id = c.child_execution_id) LIMIT 200
+"""
+
+
+class Reaper:
+    """Runs in every server, and in a single process too; any number may run at once."""
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: PostgresLedger,
+        executions: Executions,
+        frames: Frames,
+        children: Children,
+        drafting: Drafting,
+        signal: Signal,
+        *,
+        every_seconds: float = 1.0,
+        idle_seconds: float = 10.0,
+    ) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._executions = executions
+        self._frames = frames
+        self._children = children
+        self._drafting = drafting
+        self._signal = signal
+        self._every = every_seconds
+        self._idle = idle_seconds
+        self.republished = 0
+        """How many leases this process took back."""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look again and again until stopped."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="noetl-reaper")
+
+    async def stop(self) -> None:
+        """Stop looking."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except NoetlError as problem:
+                _log.warning("the reaper could not look: %s", problem.message)
+            except Exception:
+                _log.exception("the reaper stumbled")
+            await asyncio.sleep(self._every)
+
+    async def sweep(self) -> int:
+        """Look once and return how many things were taken back or pushed on."""
+        done = 0
+        for row in await self._look(_FRAMES):
+            done += await self._tried(self._frame(row))
+        for row in await self._look(_COMMANDS):
+            done += await self._tried(self._command(row))
+        for row in await self._look(_SUSPENDED, self._idle):
+            done += await self._tried(self._suspended(row))
+        for row in await self._look(_IDLE, self._idle):
+            done += await self._tried(self._executions.trigger(_scope(row), row["execution_id"], Doubt()))
+        return done
+
+    async def _look(self, query: str, *values: Any) -> list[Any]:
+        async with self._database.transaction(None, "reaper") as connection:
+            return list(await connection.fetch(query, *values))
+
+    async def _tried(self, work: Any) -> int:
+        try:
+            await work
+        except (Conflict, NotFound):
+            return 0  # its holder came back in time, or somebody else was quicker
+        return 1
+
+    async def _command(self, row: Any) -> None:
+        scope, execution_id, attempt = _scope(row), row["execution_id"], row["attempt"]
+        fence = Fence("command", execution_id, row["command_id"], attempt, row["lease_token"], "expired")
+        if attempt >= MAX_ATTEMPTS:
+            message = f"its worker was lost {attempt} times, the last one was {row['worker']}"
+            report = CommandEnded(
+                command_id=row["command_id"],
+                attempt=attempt,
+                status="error",
+                error={"kind": "timeout", "message": message, "retryable": False, "code": "attempts_exhausted"},
+            )
+            tally = None
+            if row["loop_id"] is not None:
+
+                async def tally(_state: Any) -> Any:
+                    return await self._frames.tally(scope, execution_id, row["stage_id"], row["loop_id"])
+
+            await self._executions.trigger(scope, execution_id, report, fences=(fence,), tally=tally)
+            return
+        stream = command_stream(scope, execution_id, row["issued_event_id"])
+        draft = self._drafting.one(
+            scope, stream, execution_id, "command.abandoned", f"command/{row['command_id']}",
+            command_id=row["command_id"], node_name=row["step_name"],
+            meta={"attempt": attempt, "worker": row["worker"]},
+        )  # fmt: skip
+        reach("reap.before_record")
+        await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
+        reach("reap.after_record")
+        self.republished += 1
+        self._signal.touch()
+
+    async def _frame(self, row: Any) -> None:
+        scope, execution_id, frame_id = _scope(row), row["execution_id"], row["frame_id"]
+        fence = Fence("frame", execution_id, str(frame_id), row["attempt"], row["lease_token"], "expired")
+        stream = frame_stream(scope, execution_id, frame_id)
+        is_last = row["attempt"] >= row["max_attempts"]
+        kind = ("loop.shard." if row["shard_id"] else "frame.") + ("failed" if is_last else "abandoned")
+        message = f"its worker {row['worker']} was lost"
+        draft = self._drafting.one(
+            scope, stream, execution_id, kind,
+            f"loop/{row['loop_id']}" if row["shard_id"] else f"frame/{frame_id}",
+            node_name=row["step_name"], stage_id=row["stage_id"], frame_id=frame_id, loop_id=row["loop_id"],
+            shard_id=row["shard_id"], error=message if is_last else None,
+            meta={"attempt": row["attempt"], "row_count": row["row_count"], "worker": row["worker"]},
+            idempotency_key=f"{execution_id}/frame/{frame_id}/lost/{row['attempt']}" if is_last else None,
+        )  # fmt: skip
+        await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
+        self.republished += 1
+        self._frames.lost(row["stage_id"])
+        self._signal.touch()
+
+    async def _suspended(self, row: Any) -> None:
+        scope, parent_id, command_id = _scope(row), row["execution_id"], row["command_id"]
+        try:
+            child = await self._executions.state(scope, row["child_execution_id"])
+        except NotFound:
+            async with self._database.transaction(scope) as connection:
+                event = await connection.fetchrow(
+                    "SELECT meta, context FROM noetl.event WHERE execution_id = $1 AND command_id = $2"
+                    " AND event_type = 'command.issued'",
+                    parent_id,
+                    command_id,
+                )
+            assert event is not None, "a row of a command stands only with its event"
+            meta, context = orjson.loads(event["meta"]), orjson.loads(event["context"])
+            await self._children.start_suspended(scope, parent_id, command_id, meta, context)
+            return
+        if child.ended:
+            await self._children.resume(scope, parent_id, command_id, child)
+
+
+def _scope(row: Any) -> Scope:
+    return Scope(row["tenant_id"], row["organization_id"])

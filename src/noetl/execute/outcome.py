@@ -1,0 +1,65 @@
+"""What a task came to: the one envelope every tool answers with and every template sees as `output`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+ProblemKind = Literal[
+    "connection", "timeout", "rate_limit", "auth", "not_found", "client_error", "server_error", "schema", "parse",
+    "transform", "db_connection", "db_constraint", "db_deadlock", "db_timeout", "storage_quota", "storage_access",
+    "cancelled", "unknown",
+]  # fmt: skip
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a task failed, in words a policy can decide on. The message never holds a secret."""
+
+    kind: ProblemKind
+    message: str
+    retryable: bool = False
+    code: str | None = None
+    source: str | None = None
+    """The kind of the tool that failed."""
+    http_status: int | None = None
+    retry_after: float | None = None
+    pg_code: str | None = None
+    exception_type: str | None = None
+    details: dict[str, Any] = {}
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How one try at a task ended."""
+
+    status: Literal["ok", "error"] = "ok"
+    data: Any = None
+    """Plain JSON values only: what tools get in other types they turn into these (see `plain`)."""
+    error: Problem | None = None
+    helpers: dict[str, Any] = {}
+    """What the kind adds beside: `http`, `pg` or `py`, each a small mapping."""
+
+    def as_output(self, *, attempt: int, duration_ms: float, ref: Any = None) -> dict[str, Any]:
+        """Return the mapping templates see as `output`."""
+        return {
+            "status": self.status,
+            "data": self.data,
+            "ref": ref,
+            "error": None if self.error is None else _complete(self.error),
+            "meta": {"attempt": attempt, "duration_ms": duration_ms},
+            **self.helpers,
+        }
+
+
+def _complete(problem: Problem) -> dict[str, Any]:
+    # Templates are strict about names, so every field is there, set or not.
+    return {name: getattr(problem, name) for name in problem.__struct_fields__}
+
+
+def failed(
+    kind: ProblemKind, message: str, *, data: Any = None, helpers: dict[str, Any] | None = None, **fields: Any
+) -> Outcome:
+    """Return an outcome that says what went wrong."""
+    return Outcome(
+        status="error", data=data, error=Problem(kind=kind, message=message, **fields), helpers=helpers or {}
+    )

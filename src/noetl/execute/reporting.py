@@ -1,0 +1,87 @@
+"""What a run came to, as the report that leaves the worker: secrets out, large data to the payload store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from noetl.dispatch.grants import CommandGrant
+from noetl.execute.outcome import Problem
+from noetl.execute.plain import plain
+from noetl.execute.sequence import SequenceResult
+from noetl.execute.services import Services
+from noetl.model.canonical import canonical_json
+from noetl.model.payload_ref import PayloadRef
+from noetl.payloads.codec import JSON
+from noetl.plan.trigger import CommandEnded
+from noetl.playbook.model import Step
+from noetl.playbook.scopes import Names
+
+INLINE_MOST = 49_152
+"""A result may take this much of its event's row; the rest is for what else the event says."""
+
+
+async def report_of(
+    services: Services, grant: CommandGrant, step: Step, result: SequenceResult, names: Names, duration_ms: float
+) -> CommandEnded:
+    """Return the report about a command."""
+    redact = services.secrets.redaction.redact
+    output = step.tasks[-1].output
+    limit = INLINE_MOST if output is None else min(output.inline_max_bytes, INLINE_MOST)
+    selected: dict[str, Any] = {}
+    data = redact(result.data)
+    if output is not None and output.select and isinstance(data, dict):
+        selected = data
+        data = redact(names.get("results", {}).get(step.tasks[-1].name, data))
+    data, ref = await _stored(services, data, limit)
+    accumulate = None
+    if output is not None and output.accumulate is not None:
+        accumulate = msgspec.to_builtins(output.accumulate)
+    return CommandEnded(
+        command_id=grant.command_id,
+        attempt=grant.attempt,
+        status=result.status,
+        data=data if ref is None or not selected else None,
+        ref=ref,
+        selected=selected,
+        error=None if result.error is None else redact(problem_fields(result.error)),
+        helpers=redact({name: result.output[name] for name in ("http", "pg", "py") if name in result.output}),
+        ctx_writes=redact(plain(result.ctx_writes)) if result.ctx_writes else {},
+        swallowed=result.swallowed,
+        tries=[msgspec.to_builtins(tried) for tried in result.tries],
+        accumulate=accumulate,
+        duration_ms=duration_ms,
+    )
+
+
+def failure_of(grant: CommandGrant, problem: Problem, duration_ms: float) -> CommandEnded:
+    """Return the report about a command that failed before or outside its tasks."""
+    return CommandEnded(
+        command_id=grant.command_id,
+        attempt=grant.attempt,
+        status="error",
+        error=problem_fields(problem),
+        duration_ms=duration_ms,
+    )
+
+
+def problem_fields(problem: Problem) -> dict[str, Any]:
+    """Return a problem as templates and events show it, every field there."""
+    fields: dict[str, Any] = {name: getattr(problem, name) for name in problem.__struct_fields__}
+    fields["details"] = plain(fields["details"])
+    return fields
+
+
+async def _stored(services: Services, data: Any, limit: int) -> tuple[Any, PayloadRef | None]:
+    if data is None or isinstance(data, bool | int):
+        return data, None
+    try:
+        encoded = canonical_json(data)
+    except Exception:
+        # Whatever JSON cannot carry exactly, such as integers above 2^53, goes as text.
+        data = plain(data)
+        encoded = canonical_json(data)
+    if len(encoded) <= limit:
+        return data, None
+    return None, await services.store.store(services.scope, encoded, JSON)

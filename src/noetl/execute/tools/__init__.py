@@ -1,0 +1,1 @@
+"""One kind of task per file; `port` is the promise, `registry` finds the kinds."""

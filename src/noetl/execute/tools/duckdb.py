@@ -1,0 +1,107 @@
+"""The `duckdb` tool: SQL goes in, the rows of its last statement come out. All of it happens in threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
+
+import duckdb
+
+from noetl.execute.outcome import Outcome
+from noetl.execute.tools.duckdb_databases import MEMORY, databases_of
+from noetl.execute.tools.duckdb_readable import like_all_moments, readable
+from noetl.execute.tools.duckdb_secrets import Secret, drop, install, secrets_of
+from noetl.execute.tools.duckdb_values import BadTask, plain_value, problem_of
+from noetl.execute.tools.port import Call
+
+_CLOUD = ("s3://", "gs://", "gcs://", "r2://", "azure://", "http://", "https://")
+_CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE_INTO", "COPY", "CREATE"})
+
+
+class DuckdbTool:
+    """Runs SQL in DuckDB; `settings` are DuckDB's own, such as memory_limit or extension_directory."""
+
+    kind: ClassVar[str] = "duckdb"
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self._settings = dict(settings or {})
+
+    async def run(self, call: Call) -> Outcome:
+        """Run the statements and return the rows of the last one."""
+        limits = [float(limit) for limit in (call.options.get("timeout"), call.timeout) if limit]
+        try:
+            text = _text(call.options)
+            async with asyncio.timeout(min(limits, default=None)):
+                secrets = await _secrets(call)
+                databases = await databases_of(call.resources, self._settings)
+                async with databases.connection(str(call.options.get("database") or MEMORY)) as connection:
+                    data = await databases.run(connection, lambda: _run(connection, text, call.options, secrets))
+        except Exception as error:
+            return Outcome(status="error", error=problem_of(error))
+        return Outcome(data=data)
+
+
+def _text(options: Mapping[str, Any]) -> str:
+    command = options.get("command")
+    texts = [command] if isinstance(command, str) else command
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        raise BadTask("a duckdb task needs `command`: SQL text or a list of SQL texts")
+    text = "\n;\n".join(texts)
+    if options.get("require_cloud_output") and not any(scheme in text for scheme in _CLOUD):
+        raise BadTask("the duckdb task has `require_cloud_output` and its command names no cloud address")
+    return text
+
+
+async def _secrets(call: Call) -> list[Secret]:
+    if call.options.get("auto_secrets") is False:
+        return []
+    found = await secrets_of(call.credentials, call.auth)
+    cloud = call.options.get("gcs_credential")
+    return [*found, *await secrets_of(call.credentials, {"gcs": cloud})] if cloud else found
+
+
+def _run(
+    connection: duckdb.DuckDBPyConnection, text: str, options: Mapping[str, Any], secrets: list[Secret]
+) -> dict[str, Any]:
+    statements = connection.extract_statements(text)
+    if not statements:
+        raise BadTask("the duckdb task's `command` has no statement in it")
+    params = options.get("params")
+    install(connection, secrets, attach=str(options.get("db_type") or "").lower().startswith("postgres"))
+    try:
+        *before, last = statements
+        for statement in before:
+            connection.execute(statement, _chosen(statement, params))
+        chosen = _chosen(last, params)
+        sent, texts = readable(connection, last, chosen)
+        connection.execute(sent, chosen)
+        return _result(connection, last, texts)
+    finally:
+        drop(connection, secrets)
+
+
+def _chosen(statement: duckdb.Statement, params: Any) -> Any:
+    """Return the parameters a statement names; DuckDB refuses those it does not."""
+    wanted = statement.named_parameters
+    given = params if isinstance(params, Mapping) else {str(at): value for at, value in enumerate(params or (), 1)}
+    missing = sorted(name for name in wanted if name not in given)
+    if missing:
+        raise BadTask(f"`params` of the duckdb task has no value for {', '.join(missing)}")
+    return {name: given[name] for name in wanted} or None
+
+
+def _result(
+    connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, texts: Collection[str]
+) -> dict[str, Any]:
+    columns = [column[0] for column in connection.description or ()]
+    found = connection.fetchall()
+    if statement.type.name in _CHANGES and columns == ["Count"] and "returning" not in statement.query.lower():
+        return {"status": "ok", "rows": [], "row_count": int(found[0][0]) if found else 0, "columns": []}
+    if duckdb.ExpectedResultType.QUERY_RESULT not in statement.expected_result_type:
+        found, columns = [], []
+    rows = [dict(zip(columns, map(plain_value, row), strict=True)) for row in found]
+    for name in texts:
+        for row in rows:
+            row[name] = like_all_moments(row[name])
+    return {"status": "ok", "rows": rows, "row_count": len(rows), "columns": columns}

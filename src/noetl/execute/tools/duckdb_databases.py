@@ -1,0 +1,109 @@
+"""Lends DuckDB connections and runs work on them in threads: files are shared by the worker's calls, memory is not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+
+from noetl.execute.tools.port import Resources
+
+MEMORY = ":memory:"
+_THREADS = 4
+_INTERRUPT_EVERY = 0.05
+
+Made = TypeVar("Made")
+
+
+@dataclass
+class _File:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+    connection: duckdb.DuckDBPyConnection | None = None
+
+
+class Databases:
+    """The worker's open databases. A file is closed as soon as no call waits for it, so that others can open it."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings: dict[str, str | bool | int | float | list[str]] = dict(settings)
+        self._files: dict[str, _File] = {}
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="noetl-duckdb")
+
+    @asynccontextmanager
+    async def connection(self, database: str) -> AsyncIterator[duckdb.DuckDBPyConnection]:
+        """Lend a connection to a file, to one caller at a time, or to a fresh database in memory."""
+        if database == MEMORY:
+            connection = await self._open(MEMORY)
+            try:
+                yield connection
+            finally:
+                connection.close()
+            return
+        path = _absolute(database)
+        file = self._files.setdefault(path, _File())
+        file.users += 1
+        try:
+            async with file.lock:
+                if file.connection is None:
+                    file.connection = await self._open(path)
+                # A cursor is a session of its own: what a call sets ends with it.
+                cursor = file.connection.cursor()
+                try:
+                    yield cursor
+                finally:
+                    cursor.close()
+        finally:
+            file.users -= 1
+            if file.users == 0:
+                del self._files[path]
+                if file.connection is not None:
+                    file.connection.close()
+
+    async def _open(self, path: str) -> duckdb.DuckDBPyConnection:
+        opening = asyncio.wrap_future(self._threads.submit(duckdb.connect, path, config=self._settings))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            (await opening).close()
+            raise
+
+    async def run(self, connection: duckdb.DuckDBPyConnection, work: Callable[[], Made]) -> Made:
+        """Run work on a connection in a thread; when cancelled, interrupt it and wait until it has stopped."""
+        job = self._threads.submit(work)
+        done = asyncio.wrap_future(job)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            # An interrupt that comes between two queries is lost, so it is said again until it is heard.
+            while not job.cancel() and not job.done():
+                connection.interrupt()
+                await asyncio.wait([done], timeout=_INTERRUPT_EVERY)
+            if not done.cancelled():
+                done.exception()
+            raise
+
+    async def aclose(self) -> None:
+        """Let the threads end."""
+        await asyncio.to_thread(self._threads.shutdown)
+
+
+def _absolute(database: str) -> str:
+    return str(Path(database).absolute())
+
+
+async def databases_of(resources: Resources, settings: Mapping[str, str]) -> Databases:
+    """Return the worker's databases under these settings."""
+
+    async def make() -> Databases:
+        return Databases(settings)
+
+    found: Any = await resources.get(("duckdb", *sorted(settings.items())), make)
+    databases: Databases = found
+    return databases

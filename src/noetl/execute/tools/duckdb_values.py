@@ -1,0 +1,95 @@
+"""Turns DuckDB's values into plain JSON values, and what DuckDB raises into problems."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from typing import Any
+
+import duckdb
+
+from noetl.errors import NoetlError
+from noetl.execute.outcome import Problem, ProblemKind
+from noetl.execute.plain import plain
+
+_FIRST, _LAST = (
+    dt.datetime.combine(day, time) for day, time in ((dt.date.min, dt.time.min), (dt.date.max, dt.time.max))
+)
+_KINDS: list[tuple[type[Exception], ProblemKind, bool]] = [
+    (duckdb.ConstraintException, "db_constraint", False),
+    (duckdb.TransactionException, "db_deadlock", True),
+    (duckdb.ConversionException, "transform", False),
+    (duckdb.OutOfRangeException, "transform", False),
+    (duckdb.OutOfMemoryException, "storage_quota", False),
+    (duckdb.PermissionException, "auth", False),
+    (duckdb.HTTPException, "connection", True),
+    (duckdb.IOException, "storage_access", False),
+    (duckdb.InterruptException, "db_timeout", True),
+    (duckdb.FatalException, "server_error", False),
+    (duckdb.InternalException, "server_error", False),
+    (duckdb.ProgrammingError, "schema", False),
+]
+
+
+class BadTask(NoetlError):
+    """The duckdb task cannot be run as it is."""
+
+    code = "command_invalid"
+
+
+def plain_value(value: Any) -> Any:
+    """Return one value in plain JSON types."""
+    kind = type(value)
+    if kind is float and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if kind is dict:
+        return {_key(name): plain_value(item) for name, item in value.items()}
+    if kind in (list, tuple):
+        return [plain_value(item) for item in value]
+    if kind is dt.datetime and value.replace(tzinfo=None) in (_FIRST, _LAST):
+        return "infinity" if value.year > 1 else "-infinity"
+    if kind is dt.date and value in (dt.date.min, dt.date.max):
+        return "infinity" if value.year > 1 else "-infinity"
+    return plain(value)
+
+
+def _key(name: Any) -> str:
+    text = plain_value(name)
+    return text if isinstance(text, str) else str(text)
+
+
+def problem_of(error: BaseException, source: str = "duckdb") -> Problem:
+    """Return the problem an error of DuckDB, the file system or the task's own options stands for."""
+    fields: dict[str, Any] = {"source": source, "exception_type": type(error).__name__}
+    if isinstance(error, BadTask):
+        return Problem(kind="schema", message=error.message, code=error.code, **fields)
+    if isinstance(error, NoetlError):
+        transient = error.disposition == "transient"
+        kind: ProblemKind = "connection" if transient else "auth"
+        return Problem(kind=kind, message=error.message, retryable=transient, code=error.code, **fields)
+    if isinstance(error, TimeoutError):
+        return Problem(kind="db_timeout", message="the duckdb task did not finish in time", retryable=True, **fields)
+    if isinstance(error, duckdb.Error):
+        return _of_duckdb(error, fields)
+    if isinstance(error, ValueError | OverflowError):
+        return Problem(kind="transform", message=f"a value has no plain form: {error}", **fields)
+    if isinstance(error, OSError):
+        return Problem(kind="storage_access", message=f"the database file cannot be used: {error.strerror}", **fields)
+    raise error
+
+
+def _of_duckdb(error: duckdb.Error, fields: dict[str, Any]) -> Problem:
+    message = str(error)
+    if "Could not set lock on file" in message:
+        # Another process has the file open and will close it.
+        text = "another process has the DuckDB file open"
+        return Problem(kind="db_connection", message=text, retryable=True, **fields)
+    if isinstance(error, duckdb.ParserException | duckdb.CatalogException):
+        return Problem(kind="schema", message=message, **fields)
+    if "extension" in message.lower() and ("download" in message or "not found" in message):
+        text = f"a DuckDB extension that the task needs is not installed here: {message.splitlines()[0]}"
+        return Problem(kind="schema", message=text, code="extension_missing", **fields)
+    for kind, name, retryable in _KINDS:
+        if isinstance(error, kind):
+            return Problem(kind=name, message=message, retryable=retryable, **fields)
+    return Problem(kind="unknown", message=message, **fields)

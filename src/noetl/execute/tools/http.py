@@ -1,0 +1,65 @@
+"""The `http` tool: a request goes out, the response comes back with its body decoded."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, ClassVar
+
+from noetl.execute.outcome import Outcome
+from noetl.execute.tools.http_auth import prove
+from noetl.execute.tools.http_client import answer, session_of
+from noetl.execute.tools.http_problems import place, problem_of_error, problem_of_status, without_secrets
+from noetl.execute.tools.http_request import build
+from noetl.execute.tools.http_response import decode, plain_headers, read_body
+from noetl.execute.tools.port import Call
+
+DEFAULT_SECONDS = 60.0
+MAX_BYTES = 64 << 20
+
+
+class HttpTool:
+    """Sends HTTP requests."""
+
+    kind: ClassVar[str] = "http"
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+
+    async def run(self, call: Call) -> Outcome:
+        """Send the request and return the response; a status of 400 or more is a problem with the response as data."""
+        options = call.options
+        where, seconds = "the http task", DEFAULT_SECONDS
+        started = time.perf_counter()
+        try:
+            seconds = _seconds(options.get("timeout"), call.timeout)
+            request = build(call, await prove(call.credentials, call.auth))
+            where = place(request.method, request.url)
+            session = await session_of(call.resources)
+            follow, verify = options.get("follow_redirects") is not False, options.get("verify_ssl") is not False
+            async with (
+                asyncio.timeout(seconds),
+                answer(session, request, seconds=seconds, follow=follow, verify=verify) as response,
+            ):
+                body = await read_body(response, self._max_bytes)
+        except Exception as error:
+            problem = problem_of_error(error, where, seconds)
+            return Outcome(status="error", error=problem, helpers={"http": {"status": None, "headers": {}}})
+        headers = plain_headers(response.headers)
+        data: dict[str, Any] = {
+            "status_code": response.status,
+            "headers": headers,
+            "url": without_secrets(response.url, request.secret),
+            "elapsed": round(time.perf_counter() - started, 6),
+            "data": decode(body, headers.get("content-type", "")),
+        }
+        helpers = {"http": {"status": response.status, "headers": headers}}
+        if response.status < 400:
+            return Outcome(data=data, helpers=helpers)
+        problem = problem_of_status(response.status, response.reason or "", where, headers)
+        return Outcome(status="error", data=data, error=problem, helpers=helpers)
+
+
+def _seconds(own: Any, limit: float | None) -> float:
+    seconds = float(own) if own else DEFAULT_SECONDS
+    return min(seconds, limit) if limit else seconds

@@ -1,0 +1,98 @@
+"""Turns bad answers and failed requests into problems. Addresses in messages have no query, user or password."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from noetl.errors import NoetlError
+from noetl.execute.outcome import Problem, ProblemKind
+from noetl.execute.tools.http_response import TooLarge, retry_after
+
+_BY_STATUS: dict[int, tuple[ProblemKind, bool]] = {
+    401: ("auth", False),
+    403: ("auth", False),
+    404: ("not_found", False),
+    407: ("auth", False),
+    408: ("timeout", True),
+    410: ("not_found", False),
+    425: ("client_error", True),
+    429: ("rate_limit", True),
+}
+_SECRET_NAME = re.compile(
+    r"(^|[-_.])(\w*token|\w*key|\w*secret|password|passwd|\w*signature|sig|auth|credential)s?$", re.I
+)
+
+
+def place(method: str, url: URL) -> str:
+    """Return how messages call a request."""
+    return f"{method} {url.with_user(None).with_query(None).with_fragment(None)}"
+
+
+@lru_cache(maxsize=1024)
+def is_secret(name: str) -> bool:
+    """Say whether the name of a header or parameter is that of a credential."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def without_secrets(url: URL, secret: Collection[str]) -> str:
+    """Return an address as results show it: no user, and stars for query values that are credentials."""
+    if url.raw_user is None and not url.raw_query_string:
+        return str(url)
+    url = url.with_user(None)
+    hidden = [name for name in url.query if name in secret or is_secret(name)]
+    if not hidden:
+        return str(url)
+    pairs = [(name, "***" if name in hidden else value) for name, value in url.query.items()]
+    return str(url.with_query(pairs))
+
+
+def problem_of_status(status: int, reason: str, where: str, headers: dict[str, str]) -> Problem:
+    """Return the problem that a status of 400 or more is."""
+    default: tuple[ProblemKind, bool] = ("server_error", True) if status >= 500 else ("client_error", False)
+    kind, retryable = _BY_STATUS.get(status, default)
+    return Problem(
+        kind=kind,
+        message=f"{where} answered {status} {reason}".rstrip(),
+        retryable=retryable,
+        code=f"http_{status}",
+        source="http",
+        http_status=status,
+        retry_after=retry_after(headers),
+    )
+
+
+def problem_of_error(error: Exception, where: str, seconds: float) -> Problem:
+    """Return the problem an error of the client, the network or the task's own options stands for."""
+    fields: dict[str, Any] = {"source": "http", "exception_type": type(error).__name__}
+    if isinstance(error, TooLarge):
+        message = f"{where} answered with more than a task may take; ask for less or store it elsewhere"
+        return Problem(kind="storage_quota", message=message, code="response_too_large", **fields)
+    if isinstance(error, TimeoutError):
+        return Problem(kind="timeout", message=f"{where} did not answer within {seconds:g} s", retryable=True, **fields)
+    if isinstance(error, aiohttp.ClientSSLError):
+        return Problem(kind="connection", message=f"{where}: the TLS connection is refused: {_said(error)}", **fields)
+    if isinstance(error, aiohttp.InvalidURL | ValueError):
+        message = f"{where}: the address, a header or a value cannot be sent"
+        return Problem(kind="client_error", message=message, code="request_invalid", **fields)
+    if isinstance(error, aiohttp.ClientError | OSError):
+        message = f"{where} failed: {_said(error)}"
+        return Problem(kind="connection", message=message, retryable=True, **fields)
+    if isinstance(error, NoetlError):
+        transient = error.disposition == "transient"
+        bad: ProblemKind = "client_error" if error.code == "request_invalid" else "auth"
+        kind: ProblemKind = "connection" if transient else bad
+        return Problem(kind=kind, message=error.message, retryable=transient, code=error.code, **fields)
+    raise error
+
+
+def _said(error: Exception) -> str:
+    """Return the operating system's or the certificate's words; the client's own may quote the whole address."""
+    inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    words = getattr(inner, "verify_message", None) or getattr(inner, "strerror", None) or getattr(inner, "reason", None)
+    return str(words or type(error).__name__)

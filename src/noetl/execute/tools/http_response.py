@@ -1,0 +1,84 @@
+"""Reads responses: the body within its bound, as JSON, text or base64, and what the headers say about trying again."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import re
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import aiohttp
+from multidict import CIMultiDictProxy
+
+from noetl.execute.tools.json_text import read_json
+
+_TEXT_TYPES = re.compile(r"text/|.*[/+](xml|javascript|ecmascript|yaml|x-yaml|x-www-form-urlencoded|x-ndjson|graphql)$")
+_CHARSET = re.compile(r"charset=\"?([\w.:-]+)", re.IGNORECASE)
+_MAYBE_JSON = frozenset({"", "text/plain"})
+
+
+class TooLarge(Exception):
+    """The body is longer than a task may take."""
+
+
+async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """Return the body; raises TooLarge as soon as it is longer than the limit."""
+    length = response.content_length
+    if length is not None and "Content-Encoding" not in response.headers:
+        if length > limit and response.method != "HEAD":
+            raise TooLarge
+        return await response.read()
+    parts, size = list[bytes](), 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > limit:
+            raise TooLarge
+        parts.append(part)
+    return b"".join(parts)
+
+
+def decode(body: bytes, content_type: str) -> Any:
+    """Return JSON as its values, text as text and anything else as base64 with its media type."""
+    if not body:
+        return None
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type.endswith(("/json", "+json")) or (media_type in _MAYBE_JSON and body.lstrip()[:1] in (b"{", b"[")):
+        try:
+            return read_json(body)
+        except ValueError:
+            pass
+    charset = _CHARSET.search(content_type)
+    if charset or not media_type or media_type.endswith(("/json", "+json")) or _TEXT_TYPES.match(media_type):
+        try:
+            return body.decode(charset[1] if charset else "utf-8")
+        except (UnicodeDecodeError, LookupError):
+            if media_type.startswith("text/"):
+                return body.decode("utf-8", "replace")
+    return {"base64": base64.b64encode(body).decode(), "media_type": media_type or "application/octet-stream"}
+
+
+def plain_headers(headers: CIMultiDictProxy[str]) -> dict[str, str]:
+    """Return headers by their lower-case names; a header that came several times is one, separated by commas."""
+    found: dict[str, str] = {}
+    for name, value in headers.items():
+        lower = name.lower()
+        found[lower] = f"{found[lower]}, {value}" if lower in found else value
+    return found
+
+
+def retry_after(headers: dict[str, str]) -> float | None:
+    """Return in how many seconds the server wants to be asked again, if it says so."""
+    value = headers.get("retry-after", "").strip()
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        when = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    when = when if when.tzinfo is not None else when.replace(tzinfo=dt.UTC)
+    return max(0.0, (when - dt.datetime.now(dt.UTC)).total_seconds())

@@ -1,0 +1,92 @@
+"""What a tool promises: a rendered call goes in, an outcome comes out. Tools know nothing of steps, leases or events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from noetl.execute.outcome import Outcome
+from noetl.model.payload_ref import PayloadRef
+from noetl.model.stream import Scope
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A named secret, readable only here: `repr` and errors never show its data."""
+
+    name: str
+    type: str
+    data: Mapping[str, Any] = field(repr=False)
+
+
+class Credentials(Protocol):
+    """Where tools get credentials from."""
+
+    async def credential(self, name: str) -> Credential:
+        """Return a credential of this organization by name; `NotFound` when there is none."""
+        ...
+
+
+class Payloads(Protocol):
+    """The payload store, bound to the organization of the call."""
+
+    async def store(
+        self, data: bytes, media_type: str, *, rows: int | None = None, schema_digest: str | None = None
+    ) -> PayloadRef:
+        """Keep bytes and return their reference."""
+        ...
+
+    async def fetch(self, ref: PayloadRef) -> bytes:
+        """Return the bytes of a reference."""
+        ...
+
+
+class Resources(Protocol):
+    """What a worker's tools share and the worker closes at its end, such as connection pools, by a key of the tool's own."""
+
+    async def get(self, key: tuple[Any, ...], make: Any) -> Any:
+        """Return the resource under a key; the first asker's `make()` (a coroutine function) makes it, once.
+
+        A resource with an `aclose()` or `close()` is closed with the worker.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One try at a task with everything rendered.
+
+    `options` are the task's own fields, `input` its bindings, `scope` the names templates see (for code that asks for
+    them by name). `key` names the effect: the same for every try at the same task of the same row, so a tool whose
+    target understands idempotency keys can pass it on. `timeout` is in seconds and binding for the caller too: a tool
+    still running then is cancelled.
+    """
+
+    kind: str
+    options: Mapping[str, Any]
+    input: Mapping[str, Any]
+    auth: Any
+    scope: Mapping[str, Any]
+    timeout: float | None
+    key: str
+    owner: Scope
+    execution_id: int
+    credentials: Credentials
+    payloads: Payloads
+    resources: Resources
+
+
+class Tool(Protocol):
+    """One kind of task. Instances are shared by all calls of a worker and hold no state of a call."""
+
+    kind: ClassVar[str]
+
+    async def run(self, call: Call) -> Outcome:
+        """Do the work and say how it ended.
+
+        Whatever the outside world does wrong is an outcome with a problem, never an exception; an exception is a
+        defect of the tool and becomes the problem `unknown`. When cancelled, stop the work for real (close the
+        connection, cancel the query, kill the process) and let `CancelledError` through. Never block the event loop.
+        """
+        ...

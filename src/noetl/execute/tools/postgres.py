@@ -1,0 +1,68 @@
+"""The `postgres` tool: SQL goes in, the rows of its last statement come out."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar
+
+from noetl.execute.outcome import Outcome, Problem
+from noetl.execute.tools.port import Call
+from noetl.execute.tools.postgres_problems import SUCCESS, problem_of
+from noetl.execute.tools.postgres_script import Result, run_script
+from noetl.execute.tools.postgres_statements import leaves_traces, read_command
+from noetl.execute.tools.postgres_target import pool_of
+
+
+class PostgresTool:
+    """Runs SQL on the database a credential names."""
+
+    kind: ClassVar[str] = "postgres"
+
+    async def run(self, call: Call) -> Outcome:
+        """Run the statements in one transaction and return the result of the last one."""
+        place, count = "PostgreSQL", 0
+        try:
+            found = read_command(call.options.get("command"))
+            count = len(found)
+            async with within([call]):
+                pool = await pool_of(call)
+                place = pool.place
+                async with pool.connection(restore=leaves_traces(found)) as connection:
+                    result = await run_script(connection, pool, found, call.options.get("params"))
+        except Exception as error:
+            return refused(problem_of(error, place), count)
+        return answered(result, count)
+
+
+def within(calls: Sequence[Call]) -> AbstractAsyncContextManager[Any]:
+    """Return a context that ends with TimeoutError when the longest time any of the calls has is over."""
+    longest = max(_limit(call) for call in calls)
+    return asyncio.timeout(None if math.isinf(longest) else longest)
+
+
+def _limit(call: Call) -> float:
+    limits = (call.options.get("timeout"), call.timeout)
+    return min((float(limit) for limit in limits if limit), default=math.inf)
+
+
+def answered(result: Result, count: int) -> Outcome:
+    """Return the outcome of a task that went well."""
+    data = {
+        "status": "ok",
+        "rows": result.rows,
+        "row_count": result.row_count,
+        "columns": result.columns,
+        "statement_count": count,
+    }
+    return Outcome(data=data, helpers={"pg": {"code": SUCCESS, "sqlstate": SUCCESS}})
+
+
+def refused(problem: Problem, count: int) -> Outcome:
+    """Return the outcome of a task that failed."""
+    said = {"message": problem.message, "sqlstate": problem.pg_code}
+    data = {"status": "error", "rows": [], "row_count": 0, "columns": [], "statement_count": count, "errors": [said]}
+    helpers = {"pg": {"code": problem.pg_code, "sqlstate": problem.pg_code}}
+    return Outcome(status="error", data=data, error=problem, helpers=helpers)

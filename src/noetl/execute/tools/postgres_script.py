@@ -1,0 +1,96 @@
+"""Runs the statements of one task on one connection in as few round trips as they need. The last statement's result counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import asyncpg
+
+from noetl.execute.tools.postgres_params import bind, named
+from noetl.execute.tools.postgres_problems import BadCommand
+from noetl.execute.tools.postgres_statements import gives_rows, stands_alone
+from noetl.execute.tools.postgres_target import Connection, Pool
+from noetl.execute.tools.postgres_values import rows_of
+from noetl.execute.tools.sql_split import Statement
+
+BETWEEN = "\n;\n"
+"""Joins statements: the line break ends a comment the first one may end with."""
+
+
+class Result(NamedTuple):
+    """What a statement gave; the count is None when the server was not asked for it."""
+
+    rows: list[dict[str, Any]]
+    columns: list[str]
+    row_count: int | None
+
+
+async def run_script(connection: Connection, pool: Pool, found: Sequence[Statement], params: Any) -> Result:
+    """Run statements in one transaction, or one by one where they control transactions themselves."""
+    try:
+        return await _run(connection, pool, found, params)
+    except asyncpg.InvalidCachedStatementError:
+        # A table changed under a prepared statement; the driver has forgotten it now and nothing was done.
+        if connection.is_in_transaction():
+            await connection.execute("ROLLBACK")
+        return await _run(connection, pool, found, params)
+
+
+async def _run(connection: Connection, pool: Pool, found: Sequence[Statement], params: Any) -> Result:
+    if any(stands_alone(statement) for statement in found):
+        result = await _one_by_one(connection, pool, found, params)
+        if connection.is_in_transaction():
+            raise BadCommand("the SQL begins a transaction and does not end it; it was rolled back")
+        return result
+    if len(found) == 1:
+        return await run_one(connection, pool, found[0], params)
+    if params is None and not gives_rows(found[-1]):
+        # Statements sent together are one transaction to the server.
+        return commanded(await connection.execute(joined(found)))
+    if params is None:
+        await connection.execute(f"BEGIN{BETWEEN}{joined(found[:-1])}")
+        result = await run_one(connection, pool, found[-1], None)
+    else:
+        await connection.execute("BEGIN")
+        result = await _one_by_one(connection, pool, found, params)
+    await connection.execute("COMMIT")
+    return result
+
+
+def joined(found: Sequence[Statement]) -> str:
+    """Return statements as one text."""
+    return BETWEEN.join(statement.text for statement in found)
+
+
+def commanded(tag: str) -> Result:
+    """Return the result that a command's tag tells, such as `UPDATE 3`."""
+    count = tag.rpartition(" ")[2]
+    return Result([], [], int(count) if count.isdigit() else 0)
+
+
+async def _one_by_one(connection: Connection, pool: Pool, found: Sequence[Statement], params: Any) -> Result:
+    for statement in found:
+        result = await run_one(connection, pool, statement, params)
+    return result
+
+
+async def run_one(connection: Connection, pool: Pool, statement: Statement, params: Any) -> Result:
+    """Run one statement."""
+    text, values = statement.text, list[str | None]()
+    if params is not None:
+        given = named(params)
+        bound = await bind(connection, pool, text, given, listed=not isinstance(params, dict))
+        text, values = bound.text, bound.values(given)
+    if not gives_rows(statement):
+        return commanded(await connection.execute(text, *values))
+    records = await connection.fetch(text, *values) if values or pool.met_before(text) else None
+    if records:
+        return _fetched(records, list(records[0].keys()))
+    prepared = await connection.prepare(text, name="")
+    columns = [attribute.name for attribute in prepared.get_attributes()]
+    return _fetched(await prepared.fetch() if records is None else [], columns)
+
+
+def _fetched(records: list[asyncpg.Record], columns: list[str]) -> Result:
+    return Result(rows_of(records), columns, len(records))

@@ -1,0 +1,74 @@
+"""Reads a task's SQL: which statements give rows, which stand outside transactions, which leave traces in the session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from noetl.execute.tools.postgres_problems import BadCommand
+from noetl.execute.tools.sql_split import Statement, statements
+
+_COMMANDS = frozenset(
+    {
+        "ABORT", "ALTER", "ANALYZE", "BEGIN", "CHECKPOINT", "CLOSE", "CLUSTER", "COMMENT", "COMMIT", "CREATE",
+        "DEALLOCATE", "DECLARE", "DELETE", "DISCARD", "DO", "DROP", "END", "GRANT", "INSERT", "LISTEN", "LOAD", "LOCK",
+        "MERGE", "NOTIFY", "PREPARE", "REFRESH", "REINDEX", "RELEASE", "RESET", "REVOKE", "ROLLBACK", "SAVEPOINT",
+        "SECURITY", "SET", "START", "TRUNCATE", "UNLISTEN", "UPDATE", "VACUUM",
+    }
+)  # fmt: skip
+_VERBS = frozenset({"SELECT", "VALUES", "TABLE", "INSERT", "UPDATE", "DELETE", "MERGE"})
+_CONTROL = frozenset(
+    {"ABORT", "BEGIN", "CHECKPOINT", "COMMIT", "END", "RELEASE", "ROLLBACK", "SAVEPOINT", "START", "VACUUM"}
+)
+_OUTSIDE = frozenset(
+    {
+        ("ALTER", "SYSTEM"), ("CREATE", "DATABASE"), ("DROP", "DATABASE"), ("CREATE", "TABLESPACE"),
+        ("DROP", "TABLESPACE"), ("CREATE", "SUBSCRIPTION"), ("ALTER", "SUBSCRIPTION"), ("DROP", "SUBSCRIPTION"),
+        ("PREPARE", "TRANSACTION"), ("REINDEX", "DATABASE"), ("REINDEX", "SYSTEM"),
+    }
+)  # fmt: skip
+_SESSION = frozenset(
+    {"CALL", "DEALLOCATE", "DECLARE", "DISCARD", "DO", "EXECUTE", "LISTEN", "LOAD", "PREPARE", "RESET", "SET"}
+)
+_TRACES = ("set_config", "advisory", "pg_temp", "temp ", "temporary")
+
+
+def read_command(command: Any) -> tuple[Statement, ...]:
+    """Return the statements of a task's `command`, a text or a list of texts."""
+    texts = [command] if isinstance(command, str) else command
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
+        raise BadCommand("a postgres task needs `command`: SQL text or a list of SQL texts")
+    found = statements(texts[0]) if len(texts) == 1 else tuple(one for text in texts for one in statements(text))
+    if not found:
+        raise BadCommand("the postgres task's `command` has no statement in it")
+    for statement in found:
+        if statement.words[:1] == ("COPY",) and ("STDIN" in statement.words or "STDOUT" in statement.words):
+            raise BadCommand("COPY from or to the client is not possible in a task; use a transfer task")
+    return found
+
+
+def gives_rows(statement: Statement) -> bool:
+    """Say whether a statement has a result to fetch; in doubt it has."""
+    words = statement.words
+    first = words[0] if words else ""
+    if first == "WITH":
+        pairs = zip(words[1:], (*words[2:], ""), strict=True)
+        first = next((word for word, after in pairs if word in _VERBS and after != "AS"), "SELECT")
+    return first not in _COMMANDS or "RETURNING" in words
+
+
+def stands_alone(statement: Statement) -> bool:
+    """Say whether a statement controls transactions or refuses to run in one."""
+    words = statement.words
+    return bool(words) and (words[0] in _CONTROL or words[:2] in _OUTSIDE or "CONCURRENTLY" in words)
+
+
+def leaves_traces(found: Sequence[Statement]) -> bool:
+    """Say whether the session may be another one afterwards: settings, locks, cursors, temporary tables."""
+    for statement in found:
+        first, text = statement.words[:1], statement.text.lower()
+        if first and first[0] in _SESSION:
+            return True
+        if any(trace in text for trace in _TRACES):
+            return True
+    return False

@@ -1,0 +1,156 @@
+"""Warm child interpreters of a worker: code and input go in, what became of them comes out. Never more children than allowed.
+
+A child serves one organization alone, and is replaced after many calls, or when a call left it in doubt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import orjson
+
+from noetl.execute.plain import plain
+from noetl.execute.tools.python_process import Child, ProcessDied
+from noetl.execute.tools.shell_process import Printed
+
+_REMEMBERED_CODES = 4_096
+_LARGE = 1024 * 1024
+_NOTHING = Printed("", truncated=False)
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """What children must have in common to stand in for each other."""
+
+    owner: Any
+    executable: str
+    memory_mb: int
+    sys_path: tuple[str, ...] = ()
+
+
+class Request(NamedTuple):
+    """Code to run, with its input and the scope it may ask for names of."""
+
+    digest: str
+    code: str
+    input: Mapping[str, Any]
+    scope: Mapping[str, Any]
+
+
+class Answer(NamedTuple):
+    """What became of a request; `body` is the child's own message when it answered, `exit_code` is set when it died."""
+
+    how: Literal["answered", "died", "timeout", "no_child"]
+    stdout: Printed
+    stderr: Printed
+    body: Mapping[str, Any] = MappingProxyType({})
+    exit_code: int | None = None
+
+
+class PythonPool:
+    """Runs requests in child interpreters, as many at once as there may be children."""
+
+    def __init__(self, size: int, calls_per_child: int) -> None:
+        self._size = size
+        self._calls_per_child = calls_per_child
+        self._slots = asyncio.Semaphore(size)
+        self._idle: list[tuple[Variant, Child]] = []
+        self._busy: set[Child] = set()
+        self._running = 0
+        self._wanted: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._closed = False
+
+    async def run(self, variant: Variant, request: Request, timeout: float | None) -> Answer:
+        """Run a request in a child of the variant; a child that is too slow, or whose caller leaves, is killed.
+
+        Raises ValueError for input that is not plain, and OSError when no child can be started.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._slots.acquire()
+        except TimeoutError:
+            return Answer("no_child", _NOTHING, _NOTHING)
+        self._running += 1
+        try:
+            child = await self._take(variant)
+            self._busy.add(child)
+            return await self._run(child, variant, request, deadline)
+        finally:
+            self._running -= 1
+            self._slots.release()
+
+    async def _run(self, child: Child, variant: Variant, request: Request, deadline: float | None) -> Answer:
+        loop = asyncio.get_running_loop()
+        timer = None if deadline is None else loop.call_at(deadline, child.interrupt)
+        reusable = False
+        try:
+            body = await self._talk(child, request)
+            stdout, stderr = child.printed()
+            child.calls += 1
+            reusable = body.get("spent") is False and child.calls < self._calls_per_child and not self._closed
+            return Answer("answered", stdout, stderr, body)
+        except (ProcessDied, orjson.JSONDecodeError):
+            stdout, stderr = child.printed()
+            late = deadline is not None and loop.time() >= deadline
+            return Answer("timeout" if late else "died", stdout, stderr, exit_code=await child.kill())
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._busy.discard(child)
+            if reusable:
+                self._idle.append((variant, child))
+            else:
+                await child.kill()
+
+    async def _talk(self, child: Child, request: Request) -> dict[str, Any]:
+        looked_up = self._wanted.get(request.digest, ())
+        message = {
+            "digest": request.digest,
+            "code": None if request.digest in child.sent else request.code,
+            "input": plain(dict(request.input)),
+            "scope": _values(request.scope, looked_up),
+            "looked_up": looked_up,
+        }
+        body = await _decoded(await child.ask(orjson.dumps(message)))
+        while "wanted" in body:
+            wanted = self._wanted[request.digest] = tuple(map(str, body["wanted"]))
+            while len(self._wanted) > _REMEMBERED_CODES:
+                self._wanted.popitem(last=False)
+            body = await _decoded(await child.ask(orjson.dumps(_values(request.scope, wanted))))
+        if "result" in body:
+            child.sent.add(request.digest)
+        return body
+
+    async def _take(self, variant: Variant) -> Child:
+        for at in range(len(self._idle) - 1, -1, -1):
+            if self._idle[at][0] == variant:
+                child = self._idle.pop(at)[1]
+                if child.alive:
+                    return child
+                await child.kill()
+                break
+        while self._idle and len(self._idle) + self._running > self._size:
+            await self._idle.pop(0)[1].kill()
+        return Child(variant.executable, variant.memory_mb, variant.sys_path)
+
+    async def aclose(self) -> None:
+        """End all children."""
+        self._closed = True
+        children = [*self._busy, *(child for _, child in self._idle)]
+        self._idle.clear()
+        await asyncio.gather(*(child.kill() for child in children))
+
+
+def _values(scope: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: plain(scope[name]) for name in names if name in scope}
+
+
+async def _decoded(answer: bytes) -> dict[str, Any]:
+    body = orjson.loads(answer) if len(answer) < _LARGE else await asyncio.to_thread(orjson.loads, answer)
+    return body if isinstance(body, dict) else {}

@@ -1,0 +1,134 @@
+"""One child interpreter, seen from the worker: bytes are asked and answered, what it prints is kept, a kill is final.
+
+The child inherits no descriptor but its channel, and of the environment only what programs need to find their way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from noetl.execute.tools.shell_process import Capture, Printed, clean_environment, kill_group
+
+MAX_OUTPUT = 64 * 1024
+"""How much of each of standard output and error is kept."""
+
+MAX_RESULT = 64 * 1024 * 1024
+_HEADER = 8
+_HERE = Path(__file__).parent
+_BOOT = """
+import sys
+from importlib.machinery import SourceFileLoader
+def load(name, path):
+    module = sys.modules[name] = type(sys)(name)
+    exec(SourceFileLoader(name, path).get_code(name), module.__dict__)
+    return module
+plain, code, child = (load("_noetl_" + str(at), path) for at, path in enumerate(sys.argv[1:4]))
+settings = child.json.loads(sys.argv[4])
+del sys.argv[1:]
+child.serve(settings, code, plain.plain)
+"""
+_FILES = [str(_HERE.parent / "plain.py"), str(_HERE / "python_code.py"), str(_HERE / "python_child.py")]
+
+
+class ProcessDied(Exception):
+    """The child ended before it answered."""
+
+
+class Child:
+    """A child interpreter that is asked one thing at a time."""
+
+    def __init__(self, executable: str, memory_mb: int, sys_path: Sequence[str]) -> None:
+        self._channel, theirs = socket.socketpair()
+        self._channel.settimeout(0)
+        self._out, self._err = Capture(MAX_OUTPUT), Capture(MAX_OUTPUT)
+        self._killing: asyncio.Task[int] | None = None
+        self.calls = 0
+        self.sent: set[str] = set()
+        """The digests of the code this child has compiled."""
+        settings = {
+            "channel": theirs.fileno(),
+            "memory_bytes": memory_mb * 1024 * 1024,
+            "max_result": MAX_RESULT,
+            "sys_path": list(sys_path),
+        }
+        try:
+            self.process = subprocess.Popen(
+                [executable, "-I", "-X", "utf8", "-c", _BOOT, *_FILES, json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=self._out.writer,
+                stderr=self._err.writer,
+                pass_fds=(theirs.fileno(),),
+                env=clean_environment(),
+                start_new_session=True,
+            )
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            theirs.close()
+            self._out.started()
+            self._err.started()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the child still runs; one that does not, cannot be asked."""
+        return self.process.poll() is None
+
+    async def ask(self, message: bytes) -> bytes:
+        """Send a message and return the answer. Whoever gives up waiting must kill the child."""
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.sock_sendall(self._channel, len(message).to_bytes(_HEADER, "big") + message)
+            size = int.from_bytes(await self._receive(loop, _HEADER), "big")
+            if size > 2 * MAX_RESULT:
+                raise ProcessDied
+            return await self._receive(loop, size)
+        except OSError as problem:
+            raise ProcessDied from problem
+
+    async def _receive(self, loop: asyncio.AbstractEventLoop, size: int) -> bytes:
+        pieces = bytearray(size)
+        left = memoryview(pieces)
+        while left:
+            count = await loop.sock_recv_into(self._channel, left)
+            if not count:
+                raise ProcessDied
+            left = left[count:]
+        return bytes(pieces)
+
+    def printed(self) -> tuple[Printed, Printed]:
+        """Return what the child wrote to standard output and error since the last time."""
+        return self._out.take(), self._err.take()
+
+    def interrupt(self) -> None:
+        """End the child and everything it started at once; whoever waits for its answer learns that it died."""
+        if self.process.returncode is None:
+            kill_group(self.process.pid)
+        with suppress(OSError):
+            self._channel.shutdown(socket.SHUT_RDWR)
+
+    async def kill(self) -> int:
+        """End the child for good and return its exit code, negative for a signal; any number of times."""
+        if self._killing is None:
+            self.interrupt()
+            self._killing = asyncio.ensure_future(self._reap())
+        return await asyncio.shield(self._killing)
+
+    async def _reap(self) -> int:
+        code = await asyncio.to_thread(self.process.wait)
+        self._close()
+        return code
+
+    def _close(self) -> None:
+        self._channel.close()
+        self._out.close()
+        self._err.close()
+        process = getattr(self, "process", None)
+        if process is not None and process.stdin is not None:
+            process.stdin.close()

@@ -1,0 +1,87 @@
+"""The tools a worker has: NoETL's own, loaded when first used, and those that installed packages bring along."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
+
+from noetl.errors import ConfigError
+from noetl.execute.outcome import Outcome
+from noetl.execute.tools.port import Call, Tool
+
+GROUP = "noetl.tools"
+"""The entry point group under which packages name their tools: the kind, and the class to make without arguments."""
+
+_TOOLS = "noetl.execute.tools"
+_BUILT_IN = {
+    "artifact": "artifact:ArtifactTool",
+    "duckdb": "duckdb:DuckdbTool",
+    "http": "http:HttpTool",
+    "nats": "nats:NatsTool",
+    "noop": "noop:NoopTool",
+    "postgres": "postgres:PostgresTool",
+    "python": "python:PythonTool",
+    "result_fetch": "artifact:ResultFetchTool",
+    "script": "script:ScriptTool",
+    "shell": "shell:ShellTool",
+}
+
+
+class LazyTool:
+    """Stands for a tool whose module is imported at its first call."""
+
+    def __init__(self, kind: str, point: EntryPoint, settings: Mapping[str, Any]) -> None:
+        self.kind = kind
+        self._point = point
+        self._settings = settings
+        self._tool: Tool | None = None
+
+    def tool(self) -> Tool:
+        """Return the tool itself, loaded."""
+        if self._tool is None:
+            try:
+                made: Tool = self._point.load()(**self._settings)
+            except (ImportError, AttributeError, TypeError) as problem:
+                raise ConfigError(
+                    f"the tool {self.kind!r} ({self._point.value}) cannot be loaded: {problem}"
+                ) from problem
+            if getattr(made, "kind", None) != self.kind:
+                raise ConfigError(f"{self._point.value} is registered as the tool {self.kind!r} and says it is another")
+            self._tool = made
+        return self._tool
+
+    async def run(self, call: Call) -> Outcome:
+        """Do the work and say how it ended."""
+        tool = self._tool if self._tool is not None else await asyncio.to_thread(self.tool)
+        return await tool.run(call)
+
+
+def known_kinds() -> frozenset[str]:
+    """Return the kinds this installation has a tool for; nothing is loaded."""
+    return frozenset(_BUILT_IN) | frozenset(_brought_along())
+
+
+def load_tools(settings: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Tool]:
+    """Return all tools by kind, none of them loaded yet; `settings` are arguments of tools, by kind."""
+    given = dict(settings or {})
+    given.setdefault("script", given.get("python", {}))  # scripts in Python run in the same processes
+    points = {kind: EntryPoint(kind, f"{_TOOLS}.{value}", GROUP) for kind, value in _BUILT_IN.items()}
+    points.update(_brought_along())
+    unknown = sorted(set(given) - set(points))
+    if unknown:
+        raise ConfigError(f"settings for tools that are not there: {', '.join(unknown)}")
+    return {kind: cast("Tool", LazyTool(kind, point, given.get(kind, {}))) for kind, point in points.items()}
+
+
+def _brought_along() -> dict[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        if point.name in _BUILT_IN:
+            raise ConfigError(f"{point.value} calls itself the tool {point.name!r}, which is NoETL's own; rename it")
+        other = found.get(point.name)
+        if other is not None and other.value != point.value:
+            raise ConfigError(f"both {other.value} and {point.value} call themselves the tool {point.name!r}")
+        found[point.name] = point
+    return found

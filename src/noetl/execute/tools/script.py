@@ -1,0 +1,44 @@
+"""The `script` kind: the address of a program goes in, what running it came to comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import PurePosixPath
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from noetl.errors import InputError, NoetlError
+from noetl.execute.outcome import Outcome, failed
+from noetl.execute.tools.port import Call
+from noetl.execute.tools.python import PythonTool
+from noetl.execute.tools.refusals import refusal
+from noetl.execute.tools.script_source import load_script, read_spec
+from noetl.execute.tools.shell import ShellTool
+
+
+class ScriptTool:
+    """Loads a program and runs it as its name ends: `.py` as the python tool does, `.sh` as the shell tool does."""
+
+    kind: ClassVar[str] = "script"
+
+    def __init__(self, **python_settings: Any) -> None:
+        self._python = PythonTool(**python_settings)
+        self._shell = ShellTool()
+
+    async def run(self, call: Call) -> Outcome:
+        """Load and run the script of one call."""
+        if call.options.get("job") is not None:
+            message = "job: running scripts as Kubernetes jobs is not supported in this build; leave `job` out"
+            return failed("schema", message, source=self.kind, code="unsupported")
+        rest = {name: value for name, value in call.options.items() if name not in ("script", "job")}
+        try:
+            uri, _, _ = read_spec(call.options.get("script"))
+            suffix = PurePosixPath(urlsplit(uri).path).suffix
+            if suffix not in (".py", ".sh"):
+                raise InputError(f"script.uri: {uri} ends neither in .py nor in .sh, so how to run it is not known")
+            text = await load_script(call.options["script"], call)
+        except NoetlError as error:
+            return refusal(error, self.kind)
+        if suffix == ".py":
+            return await self._python.run(dataclasses.replace(call, kind="python", options={**rest, "code": text}))
+        return await self._shell.run(dataclasses.replace(call, kind="shell", options={**rest, "command": text}))

@@ -1,0 +1,260 @@
+"""A worker: takes commands, runs them in its slots, reports what came of them, and stops at once what it may not do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from noetl.dispatch.grants import Child, CommandGrant
+from noetl.dispatch.port import Dispatch
+from noetl.errors import LeaseLost, NoetlError, NotFound
+from noetl.execute.calls import call_maker
+from noetl.execute.compiled import CompiledStep, CompiledTask
+from noetl.execute.keeper import Keeper
+from noetl.execute.outcome import Outcome, Problem, failed
+from noetl.execute.reporting import failure_of, report_of
+from noetl.execute.sequence import run_sequence
+from noetl.execute.services import Services
+from noetl.execute.slot import Slot
+from noetl.execute.step_names import names_for
+from noetl.execute.tools.port import Call
+from noetl.execute.tools.postgres_claim import ClaimFailed
+from noetl.plan.trigger import CommandEnded
+from noetl.playbook.model import Playbook
+from noetl.playbook.scopes import Names
+from noetl.playbook.templates import compile_value
+
+_log = logging.getLogger(__name__)
+
+GIVE_BACK_SECONDS = 1.0
+
+
+class Worker:
+    """Runs up to `slots` commands at once."""
+
+    def __init__(
+        self,
+        name: str,
+        dispatch: Dispatch,
+        services: Services,
+        *,
+        slots: int,
+        heartbeat_seconds: float = 5.0,
+        poll_seconds: float = 20.0,
+        on_rows: Callable[[CommandGrant, int, int], None] = lambda grant, done, failed: None,
+    ) -> None:
+        self.name = name
+        self._dispatch = dispatch
+        self._services = services
+        self._slots = slots
+        self._poll = poll_seconds
+        self._on_rows = on_rows
+        self._keeper = Keeper(dispatch, every_seconds=heartbeat_seconds, clock=services.monotonic)
+        self._running: set[asyncio.Task[None]] = set()
+        self._busy = 0
+        self._changed = asyncio.Event()
+        self._stopping = False
+        self.claims = 0
+        """Claims of cursor loops that returned rows."""
+
+    async def run(self) -> None:
+        """Take and do work until stopped; what is under way when it is stopped is finished first."""
+        self._keeper.start()
+        try:
+            while not self._stopping:
+                free = self._slots - self._busy
+                if free <= 0:
+                    self._changed.clear()
+                    await self._changed.wait()
+                    continue
+                for grant in await self._claimed(free):
+                    self._start(grant)
+        finally:
+            await self._drain()
+
+    async def stop(self) -> None:
+        """Take nothing new; `run` returns once everything under way has ended."""
+        self._stopping = True
+        self._changed.set()
+        if self._claiming is not None:
+            self._claiming.cancel()
+
+    _claiming: asyncio.Task[list[CommandGrant]] | None = None
+
+    async def _claimed(self, free: int) -> list[CommandGrant]:
+        self._claiming = asyncio.get_running_loop().create_task(self._dispatch.claim(self.name, free, self._poll))
+        try:
+            return await self._claiming
+        except asyncio.CancelledError:
+            if not self._stopping:
+                self._claiming.cancel()
+                raise
+            return []
+        except NoetlError as problem:
+            _log.warning("no work could be asked for: %s", problem.message)
+            await self._services.sleep(GIVE_BACK_SECONDS)
+            return []
+        finally:
+            self._claiming = None
+
+    async def _drain(self) -> None:
+        try:
+            while self._running:
+                await asyncio.wait(self._running)
+        except asyncio.CancelledError:
+            for task in self._running:
+                task.cancel()
+            if self._running:
+                await asyncio.wait(self._running)
+            raise
+        finally:
+            await self._keeper.stop()
+
+    def _start(self, grant: CommandGrant) -> None:
+        self._busy += 1
+        task = asyncio.get_running_loop().create_task(self._work_on(grant), name=f"noetl-command-{grant.command_id}")
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._busy -= 1
+        self._changed.set()
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a command's work ended in an error of the worker", exc_info=task.exception())
+
+    async def _work_on(self, grant: CommandGrant) -> None:
+        """Do one command, then whatever its completion hands over, in the same slot."""
+        following: CommandGrant | None = grant
+        while following is not None:
+            following = await self._one(following)
+
+    async def _one(self, grant: CommandGrant) -> CommandGrant | None:
+        working = asyncio.current_task()
+        assert working is not None
+        lost = False
+
+        def stop() -> None:
+            nonlocal lost
+            lost = True
+            working.cancel()
+
+        self._keeper.hold(grant.lease, grant.lease_seconds, stop)
+        try:
+            report = await self._report(grant)
+            return await self._dispatch.complete(grant, report, worker=self.name, take_next=not self._stopping)
+        except asyncio.CancelledError:
+            if not lost:
+                raise
+            working.uncancel()
+            _log.info("command %s of execution %s was taken away", grant.command_id, grant.execution_id)
+            return None
+        except (LeaseLost, NotFound):
+            return None
+        except NoetlError as problem:
+            _log.warning("command %s came to nothing: %s", grant.command_id, problem.message)
+            with suppress(NoetlError):
+                await self._dispatch.give_back(grant, problem.message, delay_seconds=GIVE_BACK_SECONDS)
+            return None
+        finally:
+            self._keeper.release(grant.lease)
+
+    async def _report(self, grant: CommandGrant) -> CommandEnded:
+        started = self._services.monotonic()
+        playbook = await self._dispatch.playbook(grant.catalog_id)
+        try:
+            compiled = self._services.steps.get(playbook, grant.step)
+            names = await names_for(self._services, grant, playbook)
+            async with self._time_limit(playbook, grant, names):
+                if grant.loop is not None:
+                    return await self._slot(grant, playbook, compiled, names)
+                step = playbook.steps[grant.step]
+                result = await run_sequence(
+                    compiled,
+                    names,
+                    tools=self._services.tools,
+                    make_call=call_maker(self._services, grant, "step"),
+                    sleep=self._services.sleep,
+                    monotonic=self._services.monotonic,
+                    children=self._children(grant),
+                )
+                return await report_of(self._services, grant, step, result, names, self._elapsed(started))
+        except _TimedOut as over:
+            problem = Problem(kind="timeout", message=str(over), code="step_timeout")
+        except ClaimFailed as refused:
+            if refused.problem.retryable:
+                raise
+            problem = refused.problem
+        except NoetlError as error:
+            if error.disposition != "terminal":
+                raise
+            message = self._services.secrets.redaction.redact(error.message)
+            problem = Problem(kind="transform", message=message, code=error.code)
+        return failure_of(grant, problem, self._elapsed(started))
+
+    async def _slot(
+        self, grant: CommandGrant, playbook: Playbook, compiled: CompiledStep, names: Names
+    ) -> CommandEnded:
+        started = self._services.monotonic()
+        slot = Slot(
+            self._services, self._dispatch, self._keeper, self.name, grant, playbook, compiled, names,
+            self._children(grant), self._on_rows,
+        )  # fmt: skip
+        try:
+            await slot.work()
+        finally:
+            self.claims += slot.claims
+        return CommandEnded(
+            command_id=grant.command_id, attempt=grant.attempt, status="ok", duration_ms=self._elapsed(started)
+        )
+
+    def _elapsed(self, started: float) -> float:
+        return round((self._services.monotonic() - started) * 1000, 3)
+
+    @asynccontextmanager
+    async def _time_limit(self, playbook: Playbook, grant: CommandGrant, names: Names) -> AsyncIterator[None]:
+        wanted = playbook.steps[grant.step].timeout
+        if wanted is None:
+            yield
+            return
+        seconds = float(compile_value(wanted, f"step {grant.step}, field spec.timeout").render(names))
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            raise _TimedOut(f"step {grant.step} took longer than its {seconds:g} s") from None
+
+    def _children(self, grant: CommandGrant) -> Callable[[CompiledTask, Call], Any]:
+        async def run(task: CompiledTask, call: Call) -> Outcome:
+            options = call.options
+            child = Child(
+                path=str(options.get("path") or options.get("catalog_id")),
+                version=options.get("version"),
+                payload={**call.input, **(options.get("payload") or {})},
+                return_step=options.get("return_step") or options.get("result_step"),
+                key=call.key,
+            )
+            # While it waits it holds no slot, so that its children can run even where everybody waits.
+            self._busy -= 1
+            self._changed.set()
+            try:
+                end = await self._dispatch.run_child(grant, child)
+            except NotFound as problem:
+                return failed("not_found", problem.message)
+            finally:
+                self._busy += 1
+            if end.status == "COMPLETED":
+                return Outcome(data=end.data)
+            message = f"child execution {end.execution_id} ended as {end.status}: {end.error}"
+            return failed(
+                "unknown", message, code=f"child_{end.status.lower()}", details={"execution_id": str(end.execution_id)}
+            )
+
+        return run
+
+
+class _TimedOut(Exception):
+    """A step took longer than it may."""

@@ -1,0 +1,604 @@
+-- Work: what may be done next and who does it. Rows stand only while something is open; what has ended is told by the
+-- events, from which every row here can be folded anew (all but the time a lease lasts, which heartbeats move).
+--
+-- Nobody writes these rows but `noetl.append_v2`, in the transaction of the events that say so; workers' heartbeats move
+-- `lease_until` and `last_heartbeat` alone.
+
+DO $$
+BEGIN
+    BEGIN
+        CREATE ROLE noetl_reaper LOGIN NOINHERIT NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS;
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN
+        NULL; -- roles belong to the whole server: another database of it made this one
+    END;
+    IF current_setting('server_version_num')::integer < 160000 THEN
+        IF NOT pg_has_role(current_user, 'noetl_reaper', 'MEMBER') THEN
+            EXECUTE 'GRANT noetl_reaper TO current_user';
+        END IF;
+    ELSIF NOT pg_has_role(current_user, 'noetl_reaper', 'SET') THEN
+        EXECUTE 'GRANT noetl_reaper TO current_user WITH SET TRUE, INHERIT FALSE';
+    END IF;
+END
+$$;
+GRANT USAGE ON SCHEMA noetl TO noetl_reaper;
+GRANT SELECT ON public.schema_revision TO noetl_reaper;
+GRANT SELECT ON noetl.shard TO noetl_reaper;
+
+CREATE TABLE noetl.execution_head (
+    tenant_id           text COLLATE "C" NOT NULL,
+    organization_id     text COLLATE "C" NOT NULL,
+    execution_id        bigint NOT NULL,
+    parent_execution_id bigint,
+    parent_command_id   text COLLATE "C",
+    catalog_id          text COLLATE "C" NOT NULL,
+    path                text NOT NULL,
+    requested_at        timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, organization_id, execution_id)
+);
+COMMENT ON TABLE noetl.execution_head IS 'Executions that have not ended.';
+CREATE INDEX idx_execution_head_parent ON noetl.execution_head (parent_execution_id)
+    WHERE parent_execution_id IS NOT NULL;
+
+CREATE TABLE noetl.command (
+    tenant_id          text COLLATE "C" NOT NULL,
+    organization_id    text COLLATE "C" NOT NULL,
+    execution_id       bigint NOT NULL,
+    command_id         text COLLATE "C" NOT NULL,
+    step_name          text NOT NULL,
+    tool_kind          text NOT NULL,
+    status             text NOT NULL CHECK (status IN ('PENDING', 'CLAIMED', 'SUSPENDED')),
+    attempt            integer NOT NULL,
+    worker             text,
+    lease_token        uuid,
+    lease_seconds      double precision NOT NULL,
+    lease_until        timestamptz,
+    last_heartbeat     timestamptz,
+    available_at       timestamptz NOT NULL,
+    stage_id           bigint,
+    loop_id            bigint,
+    child_execution_id bigint,
+    issued_event_id    bigint NOT NULL,
+    PRIMARY KEY (tenant_id, organization_id, execution_id, command_id)
+) WITH (fillfactor = 70);
+COMMENT ON TABLE noetl.command IS 'Commands that have not ended: waiting, leased to a worker, or suspended on a child execution.';
+CREATE INDEX idx_command_pending ON noetl.command (tenant_id, organization_id, available_at) WHERE status = 'PENDING';
+CREATE INDEX idx_command_lease ON noetl.command (lease_until) WHERE status = 'CLAIMED';
+CREATE INDEX idx_command_child ON noetl.command (child_execution_id) WHERE child_execution_id IS NOT NULL;
+
+CREATE TABLE noetl.stage (
+    tenant_id       text COLLATE "C" NOT NULL,
+    organization_id text COLLATE "C" NOT NULL,
+    execution_id    bigint NOT NULL,
+    stage_id        bigint NOT NULL,
+    loop_id         bigint,
+    step_name       text NOT NULL,
+    kind            text NOT NULL CHECK (kind IN ('loop', 'fanout', 'reduce')),
+    total_rows      bigint,
+    next_index      bigint NOT NULL DEFAULT 0,
+    frames_minted   bigint NOT NULL DEFAULT 0,
+    frames_open     bigint NOT NULL DEFAULT 0,
+    frames_failed   bigint NOT NULL DEFAULT 0,
+    rows_done       bigint NOT NULL DEFAULT 0,
+    rows_failed     bigint NOT NULL DEFAULT 0,
+    errors          bigint NOT NULL DEFAULT 0,
+    ctx             jsonb NOT NULL DEFAULT '{}',
+    frame_policy    jsonb NOT NULL,
+    PRIMARY KEY (tenant_id, organization_id, execution_id, stage_id)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE noetl.stage IS 'Stages that are open: how far their rows are handed out and what came of them.';
+
+CREATE TABLE noetl.frame (
+    tenant_id       text COLLATE "C" NOT NULL,
+    organization_id text COLLATE "C" NOT NULL,
+    execution_id    bigint NOT NULL,
+    frame_id        bigint NOT NULL,
+    stage_id        bigint NOT NULL,
+    loop_id         bigint,
+    shard_id        text COLLATE "C",
+    status          text NOT NULL CHECK (status IN ('FREE', 'LEASED')),
+    frame_index     bigint NOT NULL,
+    first_index     bigint NOT NULL,
+    row_count       integer NOT NULL,
+    attempt         integer NOT NULL,
+    worker          text,
+    command_id      text COLLATE "C",
+    lease_token     uuid,
+    lease_seconds   double precision NOT NULL,
+    lease_until     timestamptz,
+    last_heartbeat  timestamptz,
+    input_ref       jsonb,
+    checkpoint      jsonb,
+    PRIMARY KEY (tenant_id, organization_id, execution_id, frame_id)
+) WITH (fillfactor = 70);
+COMMENT ON TABLE noetl.frame IS 'Frames that are being worked on or wait for another owner.';
+CREATE INDEX idx_frame_stage ON noetl.frame (stage_id, status);
+CREATE INDEX idx_frame_lease ON noetl.frame (lease_until) WHERE status = 'LEASED';
+
+CREATE TABLE noetl.catalog (
+    tenant_id       text COLLATE "C" NOT NULL,
+    organization_id text COLLATE "C" NOT NULL,
+    catalog_id      text COLLATE "C" NOT NULL,
+    path            text COLLATE "C" NOT NULL,
+    version         integer NOT NULL,
+    kind            text NOT NULL,
+    digest          text COLLATE "C" NOT NULL,
+    content         text NOT NULL,
+    registered_at   timestamptz NOT NULL,
+    removed         boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (tenant_id, organization_id, catalog_id)
+);
+COMMENT ON TABLE noetl.catalog IS 'Versions of playbooks: immutable, numbered from 1 per path, written with their event.';
+CREATE UNIQUE INDEX uidx_catalog_path_version ON noetl.catalog (tenant_id, organization_id, path, version);
+
+CREATE TABLE noetl.worker (
+    tenant_id       text COLLATE "C" NOT NULL,
+    organization_id text COLLATE "C" NOT NULL,
+    worker_id       text COLLATE "C" NOT NULL,
+    pool            text NOT NULL,
+    slots           integer NOT NULL,
+    labels          jsonb NOT NULL DEFAULT '{}',
+    registered_at   timestamptz NOT NULL DEFAULT now(),
+    last_heartbeat  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, organization_id, worker_id)
+);
+COMMENT ON TABLE noetl.worker IS 'Workers that said they are there: an aid for people, not a fact anything relies on.';
+
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['execution_head', 'command', 'stage', 'frame', 'catalog', 'worker'] LOOP
+        EXECUTE format('ALTER TABLE noetl.%I ENABLE ROW LEVEL SECURITY', name);
+        EXECUTE format('ALTER TABLE noetl.%I FORCE ROW LEVEL SECURITY', name);
+        EXECUTE format('CREATE POLICY scoped ON noetl.%I TO noetl_runtime, current_user
+            USING (tenant_id = (SELECT noetl.tenant()) AND organization_id = (SELECT noetl.organization()))', name);
+        EXECUTE format('GRANT SELECT ON noetl.%I TO noetl_runtime', name);
+    END LOOP;
+    FOREACH name IN ARRAY ARRAY['execution_head', 'command', 'stage', 'frame'] LOOP
+        EXECUTE format('CREATE POLICY all_tenants ON noetl.%I FOR SELECT TO noetl_reaper, noetl_projector USING (true)', name);
+        EXECUTE format('GRANT SELECT ON noetl.%I TO noetl_reaper, noetl_projector', name);
+    END LOOP;
+END
+$$;
+GRANT UPDATE (lease_until, last_heartbeat) ON noetl.command, noetl.frame TO noetl_runtime;
+GRANT INSERT, DELETE ON noetl.worker TO noetl_runtime;
+GRANT UPDATE (pool, slots, labels, last_heartbeat) ON noetl.worker TO noetl_runtime;
+GRANT INSERT ON noetl.catalog TO noetl_runtime;
+GRANT UPDATE (removed) ON noetl.catalog TO noetl_runtime;
+
+CREATE FUNCTION noetl.broken_fences_v1(
+    p_tenant text, p_organization text, f_group integer[], f_table text[], f_execution bigint[], f_id text[],
+    f_attempt integer[], f_token uuid[], f_mode smallint[]
+) RETURNS SETOF integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    held  record;
+    fits  boolean;
+BEGIN
+    FOR number IN 1..cardinality(f_group) LOOP
+        IF f_table[number] = 'command' THEN
+            SELECT status, attempt, lease_token, lease_until INTO held FROM noetl.command
+            WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = f_execution[number]
+              AND command_id = f_id[number] FOR UPDATE;
+        ELSE
+            SELECT status, attempt, lease_token, lease_until INTO held FROM noetl.frame
+            WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = f_execution[number]
+              AND frame_id = f_id[number]::bigint FOR UPDATE;
+        END IF;
+        fits := FOUND AND CASE f_mode[number]
+            WHEN 1 THEN held.attempt = f_attempt[number] AND held.lease_token = f_token[number]
+                        AND held.lease_until > clock_timestamp()
+            WHEN 2 THEN held.attempt = f_attempt[number] AND held.lease_token = f_token[number]
+                        AND held.lease_until <= clock_timestamp()
+            ELSE held.attempt = f_attempt[number] AND held.lease_token IS NULL
+        END;
+        IF fits IS NOT TRUE THEN
+            RETURN NEXT f_group[number];
+        END IF;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION noetl.broken_fences_v1 IS 'Locks the leases that groups rely on and names the groups whose lease is not theirs.';
+REVOKE ALL ON FUNCTION noetl.broken_fences_v1 FROM PUBLIC;
+
+CREATE FUNCTION noetl.apply_work_v1(
+    p_tenant text, p_organization text, p_work text[], p_now timestamptz, e_written boolean[],
+    e_execution bigint[], e_event bigint[], e_time timestamptz[], e_parent bigint[], e_stage bigint[], e_frame bigint[],
+    e_loop bigint[], e_index bigint[], e_type text[], e_catalog text[], e_node text[], e_command text[],
+    e_shard_id text[], e_meta json[], e_context json[], e_payload_ref json[]
+) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    said    text;
+    meta    json;
+    context json;
+BEGIN
+    -- Event by event, in their order: a transition is a handful of events, and one row may change twice in it.
+    FOR number IN 1..cardinality(e_type) LOOP
+        said := e_type[number];
+        CONTINUE WHEN NOT e_written[number] OR NOT said = ANY (p_work);
+        meta := coalesce(e_meta[number], '{}');
+        CASE said
+        WHEN 'command.issued' THEN
+            INSERT INTO noetl.command (tenant_id, organization_id, execution_id, command_id, step_name, tool_kind,
+                status, attempt, worker, lease_token, lease_seconds, lease_until, last_heartbeat, available_at,
+                stage_id, loop_id, child_execution_id, issued_event_id)
+            VALUES (p_tenant, p_organization, e_execution[number], e_command[number], e_node[number],
+                meta ->> 'tool_kind',
+                CASE WHEN meta ->> 'worker' IS NOT NULL THEN 'CLAIMED'
+                     WHEN meta ->> 'child_execution_id' IS NOT NULL THEN 'SUSPENDED' ELSE 'PENDING' END,
+                coalesce((meta ->> 'attempt')::integer, 0), meta ->> 'worker', (meta ->> 'lease_token')::uuid,
+                (meta ->> 'lease_seconds')::double precision,
+                CASE WHEN meta ->> 'worker' IS NOT NULL
+                     THEN p_now + make_interval(secs => (meta ->> 'lease_seconds')::double precision) END,
+                CASE WHEN meta ->> 'worker' IS NOT NULL THEN p_now END,
+                p_now, e_stage[number], e_loop[number], (meta ->> 'child_execution_id')::bigint, e_event[number]);
+        WHEN 'command.claimed' THEN
+            UPDATE noetl.command SET status = 'CLAIMED', attempt = (meta ->> 'attempt')::integer,
+                worker = meta ->> 'worker', lease_token = (meta ->> 'lease_token')::uuid, last_heartbeat = p_now,
+                lease_until = p_now + make_interval(secs => lease_seconds)
+            WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = e_execution[number]
+              AND command_id = e_command[number];
+        WHEN 'command.abandoned', 'command.attempt_failed' THEN
+            UPDATE noetl.command SET status = 'PENDING', worker = NULL, lease_token = NULL, lease_until = NULL,
+                last_heartbeat = NULL,
+                available_at = p_now + make_interval(secs => coalesce((meta ->> 'delay_seconds')::double precision, 0))
+            WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = e_execution[number]
+              AND command_id = e_command[number];
+        WHEN 'command.completed', 'command.failed' THEN
+            DELETE FROM noetl.command
+            WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = e_execution[number]
+              AND command_id = e_command[number];
+        WHEN 'frame.dispatched', 'loop.shard.enqueued' THEN
+            INSERT INTO noetl.frame AS known (tenant_id, organization_id, execution_id, frame_id, stage_id, loop_id,
+                shard_id, status, frame_index, first_index, row_count, attempt, worker, command_id, lease_token,
+                lease_seconds, lease_until, last_heartbeat, input_ref)
+            VALUES (p_tenant, p_organization, e_execution[number], e_frame[number], e_stage[number], e_loop[number],
+                e_shard_id[number], 'LEASED', (meta ->> 'frame_index')::bigint,
+                coalesce(e_index[number], 0), (meta ->> 'row_count')::integer, (meta ->> 'attempt')::integer,
+                meta ->> 'worker', e_command[number], (meta ->> 'lease_token')::uuid,
+                (meta ->> 'lease_seconds')::double precision,
+                p_now + make_interval(secs => (meta ->> 'lease_seconds')::double precision), p_now,
+                e_payload_ref[number]::jsonb)
+            ON CONFLICT (tenant_id, organization_id, execution_id, frame_id) DO UPDATE
+                SET status = 'LEASED', attempt = excluded.attempt, worker = excluded.worker,
+                    command_id = excluded.command_id, lease_token = excluded.lease_token,
+                    lease_until = excluded.lease_until, last_heartbeat = excluded.last_heartbeat;
+            IF (meta ->> 'attempt')::integer = 1 THEN
+                UPDATE noetl.stage SET frames_minted = frames_minted + 1, frames_open = frames_open + 1,
+                    next_index = greatest(next_index, coalesce(e_index[number], 0) + (meta ->> 'row_count')::integer)
+                WHERE tenant_id = p_tenant AND organization_id = p_organization
+                  AND execution_id = e_execution[number] AND stage_id = e_stage[number];
+            END IF;
+        WHEN 'frame.abandoned', 'frame.attempt_failed', 'loop.shard.abandoned', 'loop.shard.attempt_failed' THEN
+            UPDATE noetl.frame SET status = 'FREE', worker = NULL, command_id = NULL, lease_token = NULL,
+                lease_until = NULL, last_heartbeat = NULL
+            WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = e_execution[number]
+              AND frame_id = e_frame[number];
+        WHEN 'frame.checkpointed' THEN
+            UPDATE noetl.frame SET checkpoint = (e_context[number] -> 'cursor')::jsonb
+            WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = e_execution[number]
+              AND frame_id = e_frame[number];
+        WHEN 'frame.committed', 'frame.failed', 'loop.shard.done', 'loop.shard.failed' THEN
+            DELETE FROM noetl.frame
+            WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = e_execution[number]
+              AND frame_id = e_frame[number];
+            context := coalesce(e_context[number], '{}');
+            UPDATE noetl.stage SET frames_open = frames_open - 1,
+                frames_failed = frames_failed + (said IN ('frame.failed', 'loop.shard.failed'))::integer,
+                rows_done = rows_done + CASE WHEN said IN ('frame.failed', 'loop.shard.failed') THEN 0
+                    ELSE (meta ->> 'row_count')::bigint - coalesce((meta ->> 'failed_count')::bigint, 0) END,
+                rows_failed = rows_failed + CASE WHEN said IN ('frame.failed', 'loop.shard.failed')
+                    THEN (meta ->> 'row_count')::bigint ELSE coalesce((meta ->> 'failed_count')::bigint, 0) END,
+                errors = errors + coalesce((meta ->> 'swallowed')::bigint, 0),
+                ctx = ctx || coalesce((context ->> 'set')::jsonb, '{}')
+            WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = e_execution[number]
+              AND stage_id = e_stage[number];
+        WHEN 'stage.opened' THEN
+            context := coalesce(e_context[number], '{}');
+            INSERT INTO noetl.stage (tenant_id, organization_id, execution_id, stage_id, loop_id, step_name, kind,
+                total_rows, frame_policy)
+            VALUES (p_tenant, p_organization, e_execution[number], e_stage[number], e_loop[number], e_node[number],
+                meta ->> 'kind', (meta ->> 'total_rows')::bigint, coalesce(context ->> 'frame_policy', '{}')::jsonb);
+        WHEN 'stage.closed' THEN
+            DELETE FROM noetl.frame WHERE tenant_id = p_tenant AND organization_id = p_organization
+                AND execution_id = e_execution[number] AND stage_id = e_stage[number];
+            DELETE FROM noetl.stage WHERE tenant_id = p_tenant AND organization_id = p_organization
+                AND execution_id = e_execution[number] AND stage_id = e_stage[number];
+        WHEN 'execution.requested' THEN
+            INSERT INTO noetl.execution_head (tenant_id, organization_id, execution_id, parent_execution_id,
+                parent_command_id, catalog_id, path, requested_at)
+            VALUES (p_tenant, p_organization, e_execution[number], e_parent[number], meta ->> 'parent_command_id',
+                e_catalog[number], meta ->> 'path', e_time[number]);
+        ELSE -- the execution has ended, and with it everything that was open
+            DELETE FROM noetl.command WHERE tenant_id = p_tenant AND organization_id = p_organization
+                AND execution_id = e_execution[number];
+            DELETE FROM noetl.frame WHERE tenant_id = p_tenant AND organization_id = p_organization
+                AND execution_id = e_execution[number];
+            DELETE FROM noetl.stage WHERE tenant_id = p_tenant AND organization_id = p_organization
+                AND execution_id = e_execution[number];
+            DELETE FROM noetl.execution_head WHERE tenant_id = p_tenant AND organization_id = p_organization
+                AND execution_id = e_execution[number];
+        END CASE;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION noetl.apply_work_v1 IS 'Changes the rows of open work as events of this transaction say.';
+REVOKE ALL ON FUNCTION noetl.apply_work_v1 FROM PUBLIC;
+
+-- The only way into the ledger. One call takes many appends of one organization, decides each group of them, numbers
+-- the survivors, writes them and changes the rows of open work they speak of; a caller can neither choose positions
+-- nor change a row.
+--
+-- Lock order, the same for every caller: idempotency keys sorted, leases sorted, streams sorted, shard heads ascending,
+-- and rows of stages under the heads of their execution's shard. Outcomes: 0 written, 1 repeated, 2 wrong expected version,
+-- 3 key reused with other content, 4 recorded already, 5 payload collected, 6 lease lost, 7 refused with its group.
+CREATE FUNCTION noetl.append_v2(
+    p_tenant text, p_organization text, p_key_ttl interval, p_has_once boolean, p_has_payload boolean,
+    -- which inline rows the events change: none for plain facts
+    p_work text[],
+    -- fences, sorted by table and id: the lease a group relies on. Modes: 1 held and lasting, 2 run out, 3 free
+    f_group integer[], f_table text[], f_execution bigint[], f_id text[], f_attempt integer[], f_token uuid[],
+    f_mode smallint[],
+    -- distinct streams, sorted
+    s_stream text[], s_shard smallint[], s_execution bigint[],
+    -- appends: those of one group stand or fall together
+    a_group integer[], a_stream integer[], a_expected bigint[], a_count integer[], a_digest bytea[],
+    -- idempotency keys, sorted: the append each belongs to and its event's place in that append
+    k_key text[], k_append integer[], k_ordinal integer[],
+    -- events, in append order: the append each belongs to and its place in it
+    e_append integer[], e_ordinal integer[],
+    e_execution bigint[], e_event bigint[], e_time timestamptz[], e_causation bigint[], e_parent bigint[],
+    e_stage bigint[], e_frame bigint[], e_loop bigint[], e_index bigint[], e_schema_version integer[],
+    e_aggregate_type text[], e_aggregate_id text[], e_type text[], e_schema text[], e_producer text[],
+    e_correlation text[], e_key text[], e_catalog text[], e_node text[], e_node_type text[], e_status text[],
+    e_command text[], e_shard_id text[], e_payload text[], e_fields text[], e_error text[],
+    e_meta json[], e_context json[], e_result json[], e_item json[], e_payload_ref json[], e_fields_ref json[]
+) RETURNS TABLE (outcome integer, first_version bigint, first_position bigint, event_ids bigint[])
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    appends    integer := cardinality(a_stream);
+    verdict    integer[] := array_fill(0, ARRAY[appends]);
+    base       bigint[] := array_fill(0::bigint, ARRAY[appends]);
+    place      bigint[] := array_fill(0::bigint, ARRAY[appends]);
+    repeated   record;
+    reached    bigint[];
+    shard_size bigint[] := array_fill(0::bigint, ARRAY[16]);
+    shard_base bigint[] := array_fill(0::bigint, ARRAY[16]);
+    head       record;
+    now_at     timestamptz;
+    written    integer := 0;
+    slot       integer;
+    shard_slot integer;
+    lost       integer[] := '{}';
+    first      integer;
+    last       integer;
+    sound      boolean;
+BEGIN
+    IF p_tenant IS NULL OR p_organization IS NULL OR p_tenant = '' OR p_organization = ''
+       OR coalesce(noetl.tenant(), p_tenant) <> p_tenant
+       OR coalesce(noetl.organization(), p_organization) <> p_organization THEN
+        RAISE insufficient_privilege USING MESSAGE = 'append outside the tenant and organization of this transaction';
+    END IF;
+    PERFORM set_config('noetl.tenant', p_tenant, true), set_config('noetl.organization', p_organization, true);
+
+    IF cardinality(k_key) > 0 THEN
+        WITH fresh AS (
+            INSERT INTO noetl.idempotency_key AS known (tenant_id, organization_id, key, content_digest, execution_id,
+                                                        event_id, ordinal, event_ids, expires_at)
+            SELECT p_tenant, p_organization, k.key, a_digest[k.append], e.execution, e.event, k.ordinal, e.all_ids,
+                   now() + p_key_ttl
+            FROM unnest(k_key, k_append, k_ordinal) AS k (key, append, ordinal)
+            JOIN (SELECT x.append, array_agg(x.event ORDER BY x.ordinal) AS all_ids, min(x.execution) AS execution
+                  FROM unnest(e_append, e_ordinal, e_event, e_execution) AS x (append, ordinal, event, execution)
+                  GROUP BY x.append) AS a ON a.append = k.append
+            CROSS JOIN LATERAL (SELECT a.execution, a.all_ids[k.ordinal] AS event, a.all_ids) AS e
+            ORDER BY k.key
+            ON CONFLICT (tenant_id, organization_id, key) DO UPDATE
+                SET content_digest = excluded.content_digest, execution_id = excluded.execution_id,
+                    event_id = excluded.event_id, ordinal = excluded.ordinal, event_ids = excluded.event_ids,
+                    expires_at = excluded.expires_at
+                WHERE known.expires_at < now()
+            RETURNING known.key
+        )
+        SELECT coalesce(array_agg(fresh.key), '{}') AS keys FROM fresh INTO repeated;
+        FOR head IN
+            SELECT k.append, bool_and(known.content_digest = a_digest[k.append])
+                   AND count(known.key) = count(*) AND count(*) FILTER (WHERE k.key = ANY (repeated.keys)) = 0 AS same
+            FROM unnest(k_key, k_append) AS k (key, append)
+            LEFT JOIN noetl.idempotency_key AS known
+                ON known.tenant_id = p_tenant AND known.organization_id = p_organization AND known.key = k.key
+            GROUP BY k.append
+            HAVING count(*) FILTER (WHERE k.key = ANY (repeated.keys)) < count(*)
+        LOOP
+            verdict[head.append] := CASE WHEN head.same THEN 1 ELSE 3 END;
+        END LOOP;
+    END IF;
+
+    IF p_work && ARRAY['execution.cancelled', 'execution.failed', 'playbook.completed', 'playbook.failed',
+                       'workflow.completed', 'workflow.failed'] THEN
+        -- What ends with an execution is locked before the heads, like every lease.
+        PERFORM FROM noetl.command AS held WHERE held.tenant_id = p_tenant AND held.organization_id = p_organization
+            AND held.execution_id = ANY (e_execution) ORDER BY held.execution_id, held.command_id FOR UPDATE;
+        PERFORM FROM noetl.frame AS held WHERE held.tenant_id = p_tenant AND held.organization_id = p_organization
+            AND held.execution_id = ANY (e_execution) ORDER BY held.execution_id, held.frame_id FOR UPDATE;
+    END IF;
+    IF cardinality(f_group) > 0 THEN
+        SELECT coalesce(array_agg(broken.grp), '{}') INTO lost
+        FROM noetl.broken_fences_v1(p_tenant, p_organization, f_group, f_table, f_execution, f_id, f_attempt, f_token,
+                                    f_mode) AS broken (grp);
+        FOR number IN 1..appends LOOP
+            IF a_group[number] = ANY (lost) AND verdict[number] = 0 THEN
+                verdict[number] := 6;
+            END IF;
+        END LOOP;
+    END IF;
+
+    INSERT INTO noetl.stream (tenant_id, organization_id, stream_id, shard, execution_id)
+    SELECT p_tenant, p_organization, s.stream, s.shard, s.execution
+    FROM unnest(s_stream, s_shard, s_execution) AS s (stream, shard, execution)
+    WHERE NOT EXISTS (SELECT FROM noetl.stream AS known WHERE known.tenant_id = p_tenant
+                      AND known.organization_id = p_organization AND known.stream_id = s.stream)
+    ORDER BY s.stream COLLATE "C"
+    ON CONFLICT DO NOTHING;
+    SELECT array_agg(held.version ORDER BY held.stream_id) INTO reached FROM (
+        SELECT known.stream_id, known.version FROM noetl.stream AS known
+        WHERE known.tenant_id = p_tenant AND known.organization_id = p_organization
+          AND known.stream_id = ANY (s_stream)
+        ORDER BY known.stream_id FOR UPDATE
+    ) AS held;
+    IF cardinality(reached) IS DISTINCT FROM cardinality(s_stream) THEN
+        RAISE serialization_failure USING MESSAGE = 'a stream of this append was removed meanwhile; try again';
+    END IF;
+
+    IF p_has_once THEN
+        -- Facts that may stand once per execution; the unique indexes stop the losers of a race.
+        FOR head IN
+            SELECT DISTINCT e.append
+            FROM unnest(e_append, e_execution, e_type, e_command, e_loop) AS e (append, execution, type, command, loop)
+            WHERE (e.type = 'command.issued' AND EXISTS (SELECT FROM noetl.event AS x
+                       WHERE x.execution_id = e.execution AND x.command_id = e.command AND x.tenant_id = p_tenant
+                       AND x.organization_id = p_organization AND x.event_type = 'command.issued'))
+               OR (e.type = 'loop.done' AND EXISTS (SELECT FROM noetl.event AS x
+                       WHERE x.execution_id = e.execution AND x.loop_id = e.loop AND x.tenant_id = p_tenant
+                       AND x.organization_id = p_organization AND x.event_type = 'loop.done'))
+               OR (e.type = 'loop.fanin.completed' AND EXISTS (SELECT FROM noetl.event AS x
+                       WHERE x.execution_id = e.execution AND x.loop_id = e.loop AND x.tenant_id = p_tenant
+                       AND x.organization_id = p_organization AND x.event_type = 'loop.fanin.completed'))
+        LOOP
+            verdict[head.append] := CASE WHEN verdict[head.append] = 0 THEN 4 ELSE verdict[head.append] END;
+        END LOOP;
+    END IF;
+    IF p_has_payload THEN
+        -- Shared with all appends, exclusive for a collector: it cannot condemn between this look and our commit.
+        PERFORM pg_advisory_xact_lock_shared(noetl.payload_lock_v1(p_tenant, p_organization));
+        FOR head IN
+            SELECT DISTINCT e.append FROM unnest(e_append, e_payload, e_fields) AS e (append, payload, fields)
+            JOIN noetl.payload_tombstone AS grave
+              ON grave.tenant_id = p_tenant AND grave.organization_id = p_organization
+             AND grave.sha256 IN (e.payload, e.fields)
+        LOOP
+            verdict[head.append] := CASE WHEN verdict[head.append] = 0 THEN 5 ELSE verdict[head.append] END;
+        END LOOP;
+    END IF;
+
+    first := 1;
+    WHILE first <= appends LOOP
+        last := first;
+        sound := true;
+        LOOP
+            slot := a_stream[last];
+            base[last] := reached[slot];
+            IF verdict[last] = 0 AND a_expected[last] IS NOT NULL AND a_expected[last] <> reached[slot] THEN
+                verdict[last] := 2;
+            END IF;
+            sound := sound AND verdict[last] = 0;
+            EXIT WHEN last = appends OR a_group[last + 1] <> a_group[first];
+            last := last + 1;
+        END LOOP;
+        FOR number IN first..last LOOP
+            IF sound THEN
+                slot := a_stream[number];
+                shard_slot := s_shard[slot] + 1;
+                base[number] := reached[slot];
+                place[number] := shard_size[shard_slot];
+                shard_size[shard_slot] := shard_size[shard_slot] + a_count[number];
+                reached[slot] := reached[slot] + a_count[number];
+                written := written + 1;
+            ELSIF verdict[number] = 0 THEN
+                verdict[number] := 7;
+            END IF;
+        END LOOP;
+        first := last + 1;
+    END LOOP;
+
+    IF written < appends AND cardinality(k_key) > 0 THEN
+        DELETE FROM noetl.idempotency_key AS known
+        USING unnest(k_key, k_append) AS k (key, append)
+        WHERE known.tenant_id = p_tenant AND known.organization_id = p_organization AND known.key = k.key
+          AND verdict[k.append] <> 0 AND known.key = ANY (repeated.keys);
+    END IF;
+
+    IF written < appends THEN
+        -- A stream made above for an append that was refused has no events, so it must not stand.
+        DELETE FROM noetl.stream AS known
+        USING unnest(s_stream, reached) AS s (stream, version)
+        WHERE known.tenant_id = p_tenant AND known.organization_id = p_organization
+          AND known.stream_id = s.stream AND s.version = 0;
+    END IF;
+
+    IF written > 0 THEN
+        UPDATE noetl.stream AS known SET version = s.version
+        FROM unnest(s_stream, reached) AS s (stream, version)
+        WHERE known.tenant_id = p_tenant AND known.organization_id = p_organization
+          AND known.stream_id = s.stream AND known.version <> s.version;
+
+        -- One time for the whole call, taken once the heads are held: time never runs backwards within a shard.
+        SELECT greatest(max(held.last_ingest), clock_timestamp()) INTO now_at FROM (
+            SELECT h.last_ingest FROM noetl.shard AS h
+            WHERE h.shard = ANY (s_shard) AND shard_size[h.shard + 1] > 0
+            ORDER BY h.shard FOR UPDATE
+        ) AS held;
+        FOR head IN
+            UPDATE noetl.shard AS h SET position = h.position + shard_size[h.shard + 1], last_ingest = now_at
+            WHERE h.shard = ANY (s_shard) AND shard_size[h.shard + 1] > 0
+            RETURNING h.shard, h.position
+        LOOP
+            shard_base[head.shard + 1] := head.position - shard_size[head.shard + 1];
+        END LOOP;
+        INSERT INTO noetl.event (
+            execution_id, event_id, position, stream_version, event_time, ingest_time, causation_id,
+            parent_execution_id, stage_id, frame_id, loop_id, current_index, schema_version, shard, tenant_id,
+            organization_id, stream_id, aggregate_type, aggregate_id, event_type, schema_name, producer,
+            correlation_id, idempotency_key, catalog_id, node_name, node_type, status, command_id, shard_id,
+            payload_sha256, fields_sha256, error, meta, context, result, current_item, payload_ref, fields_ref)
+        SELECT e.execution, e.event, shard_base[s_shard[a_stream[e.append]] + 1] + place[e.append] + e.ordinal,
+               base[e.append] + e.ordinal, e.at, now_at, e.causation, e.parent, e.stage, e.frame, e.loop, e.index,
+               e.schema_version, s_shard[a_stream[e.append]], p_tenant, p_organization, s_stream[a_stream[e.append]],
+               e.aggregate_type, e.aggregate_id, e.type, e.schema, e.producer, e.correlation, e.key, e.catalog, e.node,
+               e.node_type, e.status, e.command, e.shard_id, e.payload, e.fields, e.error, e.meta, e.context, e.result,
+               e.item, e.payload_ref, e.fields_ref
+        FROM unnest(e_append, e_ordinal, e_execution, e_event, e_time, e_causation, e_parent, e_stage, e_frame, e_loop,
+                    e_index, e_schema_version, e_aggregate_type, e_aggregate_id, e_type, e_schema, e_producer,
+                    e_correlation, e_key, e_catalog, e_node, e_node_type, e_status, e_command, e_shard_id, e_payload,
+                    e_fields, e_error, e_meta, e_context, e_result, e_item, e_payload_ref, e_fields_ref)
+             AS e (append, ordinal, execution, event, at, causation, parent, stage, frame, loop, index, schema_version,
+                   aggregate_type, aggregate_id, type, schema, producer, correlation, key, catalog, node, node_type,
+                   status, command, shard_id, payload, fields, error, meta, context, result, item, payload_ref,
+                   fields_ref)
+        WHERE verdict[e.append] = 0;
+
+        IF cardinality(p_work) > 0 THEN
+            PERFORM noetl.apply_work_v1(
+                p_tenant, p_organization, p_work, now_at,
+                (SELECT array_agg(verdict[x.append] = 0 ORDER BY x.place)
+                 FROM unnest(e_append) WITH ORDINALITY AS x (append, place)),
+                e_execution, e_event, e_time, e_parent, e_stage, e_frame, e_loop, e_index, e_type, e_catalog, e_node,
+                e_command, e_shard_id, e_meta, e_context, e_payload_ref);
+        END IF;
+    END IF;
+
+    FOR number IN 1..appends LOOP
+        outcome := verdict[number];
+        event_ids := NULL;
+        IF outcome = 1 THEN
+            SELECT e.stream_version - known.ordinal + 1, e.position - known.ordinal + 1, known.event_ids
+            INTO first_version, first_position, event_ids
+            FROM unnest(k_key, k_append) AS k (key, append)
+            JOIN noetl.idempotency_key AS known ON known.tenant_id = p_tenant
+                AND known.organization_id = p_organization AND known.key = k.key
+            JOIN noetl.event AS e ON e.execution_id = known.execution_id AND e.event_id = known.event_id
+                AND e.tenant_id = p_tenant AND e.organization_id = p_organization
+            WHERE k.append = number LIMIT 1;
+        ELSE
+            first_version := base[number] + 1;
+            first_position := shard_base[s_shard[a_stream[number]] + 1] + place[number] + 1;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION noetl.append_v2 IS 'Decides, numbers and writes appends of one organization; the only way in.';
+REVOKE ALL ON FUNCTION noetl.append_v2 FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION noetl.append_v2 TO noetl_runtime;
+DROP FUNCTION noetl.append_v1;

@@ -1,0 +1,1 @@
+"""What happens next: pure functions from an execution's state and an event to the events that follow."""

@@ -1,0 +1,266 @@
+"""How a step is entered: admitted or not, as a command, as a loop's stage, or suspended on a child execution."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from noetl.errors import NoetlError, TemplateFailed
+from noetl.plan.fact import Fact
+from noetl.plan.leaving import leave
+from noetl.plan.names import state_names
+from noetl.plan.planned import PlannedLoop
+from noetl.plan.trigger import CommandEnded, Tally
+from noetl.playbook.templates import holds
+
+if TYPE_CHECKING:
+    from noetl.plan.decide import Deciding
+
+COMMAND_LEASE_SECONDS = 30.0
+ROWS_PER_FRAME = 100
+"""Where the playbook names no size: enough that two events per frame cost next to nothing per row."""
+CURSOR_ROWS_PER_FRAME = 50
+SLOTS_MAX = 1_000
+
+
+class Entering:
+    """One step being entered."""
+
+    def __init__(self, deciding: Deciding, step: str, cause: dict[str, Any], *, final: bool) -> None:
+        self._deciding = deciding
+        self._step = step
+        self._cause = cause
+        self._final = final
+        self._planned = deciding.plan.step(step)
+        self._number = deciding.state.runs.get(step, 0) + 1
+
+    def enter(self) -> None:
+        """Say what becomes of the step; a step whose templates fail is entered and left as failed."""
+        names = state_names(self._deciding.state, loaded=self._deciding.loaded)
+        try:
+            refused = self._refused(names)
+            if refused is not None:
+                self._say("step.skipped", status="skipped", error=None, reason=refused)
+                return
+            if self._planned.loop is not None:
+                self._enter_loop(self._planned.loop, names)
+            elif self._planned.child is not None:
+                self._enter_child(self._planned.child.render(names))
+            else:
+                self._enter_command()
+        except NoetlError as problem:
+            self._enter_in_vain(problem)
+
+    def _refused(self, names: Mapping[str, Any]) -> str | None:
+        for number, (when, allow) in enumerate(self._planned.admit):
+            if when is None or holds(when.render(names), "admit"):
+                return None if holds(allow.render(names), "admit") else f"admission rule {number} does not allow it"
+        return None
+
+    def _say(self, kind: str, **fields: Any) -> None:
+        meta: dict[str, Any] = {"run": self._number, "cause": self._cause}
+        if self._final:
+            meta["final"] = True
+        if reason := fields.pop("reason", None):
+            meta["reason"] = reason
+        if loop := fields.pop("loop", None):
+            meta["loop"] = loop
+        self._deciding.say(Fact(event_type=kind, node_name=self._step, meta=meta, **fields))
+
+    def _command(self, slot: int = 0) -> str:
+        return f"{self._step}/{self._number}/{slot}"
+
+    def _issue(self, slot: int = 0, lease_seconds: float = COMMAND_LEASE_SECONDS, **fields: Any) -> None:
+        meta = {"tool_kind": fields.pop("tool_kind", self._planned.tool_kind), "lease_seconds": lease_seconds}
+        meta |= fields.pop("meta", {})
+        self._deciding.say(
+            Fact(event_type="command.issued", node_name=self._step, command_id=self._command(slot), meta=meta, **fields)
+        )
+
+    def _enter_command(self) -> None:
+        stage_id = None
+        if self._deciding.plan.graph.is_reduce(self._step) and len(self._deciding.state.runs) > 1:
+            stage_id = self._reduce_stage()
+        self._say("step.entered", stage_id=stage_id)
+        self._issue(stage_id=stage_id)
+
+    def _reduce_stage(self) -> int | None:
+        """Open a stage where several branches came together; a step reached by one way alone is a plain step."""
+        sources = {arrival.source for arrival in self._deciding.state.waiting if arrival.step == self._step}
+        if len(sources) < 2:
+            return None
+        stage_id = self._deciding.mint()
+        self._deciding.say(
+            Fact(
+                event_type="stage.opened",
+                at="stage",
+                node_name=self._step,
+                stage_id=stage_id,
+                meta={"kind": "reduce", "dsl_ref": f"{self._deciding.state.path}#{self._step}"},
+                context={"frame_policy": {}, "sources": sorted(filter(None, sources))},
+            )
+        )
+        return stage_id
+
+    def _enter_child(self, rendered: dict[str, Any]) -> None:
+        options, given = rendered["options"], rendered["input"]
+        path = options.get("path") or options.get("catalog_id")
+        if not isinstance(path, str) or not path:
+            raise TemplateFailed(f"{self._planned.where}: the sub-playbook needs a path")
+        payload = {**given, **(options.get("payload") or {})}
+        waits = any(options.get(name) for name in ("return_step", "result_step", "return_result")) or (
+            options.get("wait", True) is not False
+        )
+        child = self._deciding.mint()
+        context = {
+            "child": {
+                "path": path,
+                "version": options.get("version"),
+                "payload": payload,
+                "return_step": options.get("return_step") or options.get("result_step"),
+                "waits": waits,
+            }
+        }
+        self._say("step.entered")
+        self._issue(meta={"child_execution_id": str(child)}, context=context)
+
+    def _enter_loop(self, loop: PlannedLoop, names: Mapping[str, Any]) -> None:
+        mode = loop.source.mode
+        rows = (
+            None if mode == "cursor" else _rows(loop.collection.render(names), f"{self._planned.where}, field loop.in")
+        )
+        total = None if rows is None else len(rows)
+        lanes = (
+            1
+            if mode == "sequential"
+            else _whole(loop.max_in_flight.render(names), "max_in_flight", self._planned.where)
+        )
+        policy = self._policy(loop.frame.render(names), total, lanes, mode)
+        frames = None if total is None else -(-total // policy["max_rows"])
+        slots = min(lanes if frames is None else min(lanes, frames), SLOTS_MAX)
+        loop_id, stage_id = self._deciding.mint(), self._deciding.mint()
+        facts = {"mode": mode, "total": total, "slots": slots, "frame": policy}
+        ids: dict[str, Any] = {"loop_id": loop_id, "stage_id": stage_id if slots else None}
+        self._say("step.entered", loop=facts, rows=rows or None, **ids)
+        started = (
+            Fact(
+                event_type="loop.fanout.started",
+                at="loop",
+                node_name=self._step,
+                loop_id=loop_id,
+                status="started",
+                meta={"total_shards": total},
+            )
+            if mode == "fanout"
+            else Fact(
+                event_type="loop.started",
+                at="loop",
+                node_name=self._step,
+                loop_id=loop_id,
+                status="started",
+                meta={"collection_size": total, "mode": mode},
+                rows=rows or None,
+            )
+        )
+        self._deciding.say(started)
+        if not slots:
+            leave(self._deciding, self._step, CommandEnded(command_id="", attempt=1, status="ok", tally=Tally()))
+            return
+        self._deciding.say(
+            Fact(
+                event_type="stage.opened",
+                at="stage",
+                node_name=self._step,
+                stage_id=stage_id,
+                loop_id=loop_id,
+                meta={
+                    "kind": "fanout" if mode == "fanout" else "loop",
+                    "dsl_ref": f"{self._deciding.state.path}#{self._step}",
+                    "total_rows": total,
+                },
+                context={"frame_policy": policy},
+            )
+        )
+        for slot in range(slots):
+            self._issue(slot, lease_seconds=policy["lease_seconds"], stage_id=stage_id, loop_id=loop_id)
+
+    def _policy(self, given: dict[str, Any], total: int | None, lanes: int, mode: str) -> dict[str, Any]:
+        where = self._planned.where
+        most = given.get("max_rows")
+        if mode == "fanout":
+            rows = 1
+        elif most is not None:
+            rows = _whole(most, "frame.max_rows", where)
+        elif total is None:
+            rows = CURSOR_ROWS_PER_FRAME
+        else:
+            rows = max(1, min(ROWS_PER_FRAME, -(-total // (lanes * 4)) if lanes > 1 else ROWS_PER_FRAME))
+        return {
+            "max_rows": rows,
+            "max_seconds": _number(given["max_seconds"], "frame.max_seconds", where),
+            "max_bytes": _whole(given["max_bytes"], "frame.max_bytes", where),
+            "lease_seconds": _number(given["lease_seconds"], "frame.lease_seconds", where),
+            "heartbeat_seconds": _number(given["heartbeat_seconds"], "frame.heartbeat_seconds", where),
+            "row_concurrency": _whole(given["row_concurrency"], "frame.row_concurrency", where),
+            "process": given["process"],
+            "commit": given["commit"],
+            "retry_mode": given["retry_mode"],
+            "max_attempts": _whole(given["max_attempts"], "frame.max_attempts", where),
+        }
+
+    def _enter_in_vain(self, problem: NoetlError) -> None:
+        """A step whose templates fail has still been entered: its failure is handled like any other."""
+        if self._step not in self._deciding.state.active:
+            self._say("step.entered")
+        self._issue(tool_kind="none", meta={"attempt": 0})
+        command_id = self._command()
+        self._deciding.say(
+            Fact(
+                event_type="command.failed",
+                node_name=self._step,
+                command_id=command_id,
+                status="failed",
+                error=problem.message,
+                result={"status": "error", "error": {"kind": "transform", "message": problem.message}},
+                key=f"{command_id}/ended/0",
+            )
+        )
+        error = {"kind": "transform", "code": problem.code, "message": problem.message, "retryable": False}
+        leave(
+            self._deciding,
+            self._step,
+            CommandEnded(command_id=command_id, attempt=0, status="error", error=error),
+        )
+
+
+def _rows(value: Any, where: str) -> list[Any]:
+    if isinstance(value, Mapping) and isinstance(value.get("data"), list):
+        value = value["data"]  # a step's whole result, where the step gave a list
+    if isinstance(value, str) and value.strip().startswith("["):
+        try:
+            value = json.loads(value)
+        except ValueError as problem:
+            raise TemplateFailed(f"{where}: the text is no JSON list: {problem}") from problem
+    if isinstance(value, tuple | range):
+        value = list(value)
+    if not isinstance(value, list):
+        raise TemplateFailed(f"{where}: a list is needed, and this is {type(value).__name__}")
+    return value
+
+
+def _whole(value: Any, field: str, where: str) -> int:
+    number = _number(value, field, where)
+    if number != int(number) or number < 1:
+        raise TemplateFailed(f"{where}, field loop.spec.{field}: {value!r} is no whole number from 1")
+    return int(number)
+
+
+def _number(value: Any, field: str, where: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TemplateFailed(f"{where}, field loop.spec.{field}: {value!r} is no number") from None
+    if not 0 < number < 1e12:
+        raise TemplateFailed(f"{where}, field loop.spec.{field}: {value!r} is not above 0")
+    return number

@@ -1,0 +1,130 @@
+"""A playbook made ready for deciding: its graph, and the templates the planner renders, compiled once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from noetl.plan.graph import Graph
+from noetl.playbook.model import Arc, Loop, Playbook, Step
+from noetl.playbook.scopes import CompiledSet, compile_set
+from noetl.playbook.templates import CompiledValue, compile_value, compiled, is_template, names_in
+
+
+class PlannedArc(msgspec.Struct, frozen=True, kw_only=True):
+    """An arc with its condition and its writes ready to be rendered."""
+
+    step: str
+    when: CompiledValue | None
+    set: CompiledSet
+    takes_errors: bool
+    """Its condition looks at the outcome, so it may be what an error is handled by."""
+    where: str
+
+
+class PlannedLoop(msgspec.Struct, frozen=True, kw_only=True):
+    """A loop with its values ready to be rendered."""
+
+    source: Loop
+    collection: CompiledValue
+    max_in_flight: CompiledValue
+    frame: CompiledValue
+
+
+class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step as the planner sees it."""
+
+    source: Step
+    admit: tuple[tuple[CompiledValue | None, CompiledValue], ...]
+    loop: PlannedLoop | None
+    set: CompiledSet
+    arcs: tuple[PlannedArc, ...]
+    child: CompiledValue | None
+    """For a step that is one sub-playbook: its path, version and input."""
+    timeout: CompiledValue | None
+    reads_on_entry: frozenset[str]
+    reads_on_exit: frozenset[str]
+    where: str
+
+    @property
+    def tool_kind(self) -> str:
+        """What kind of work its command is, for people and for choosing workers."""
+        return "sequence" if self.source.is_sequence else self.source.tasks[0].kind
+
+
+class Plan:
+    """One playbook, ready."""
+
+    def __init__(self, playbook: Playbook) -> None:
+        self.playbook = playbook
+        self.graph = Graph(playbook.steps)
+        self.steps = {name: _planned(playbook, step) for name, step in playbook.steps.items()}
+
+    def step(self, name: str) -> PlannedStep:
+        """Return a step by name."""
+        return self.steps[name]
+
+
+def _planned(playbook: Playbook, step: Step) -> PlannedStep:
+    where = f"{playbook.path}, step {step.name}"
+    arcs = step.router.arcs if step.router else ()
+    only = step.tasks[0]
+    is_child = step.loop is None and len(step.tasks) == 1 and only.kind == "playbook" and only.policy is None
+    child = {"options": only.options, "input": {**step.input, **only.input}} if is_child else None
+    entry: list[Any] = [[rule.when, rule.allow] for rule in step.admit]
+    entry += [step.loop.collection, step.loop.max_in_flight, msgspec.to_builtins(step.loop.frame)] if step.loop else []
+    entry.append(child)
+    leaving: list[Any] = [step.set, *([arc.when, arc.set] for arc in arcs)]
+    return PlannedStep(
+        source=step,
+        admit=tuple(
+            (
+                None if rule.when is None else compile_value(rule.when, f"{where}, field spec.policy.admit"),
+                compile_value(rule.allow, f"{where}, field spec.policy.admit"),
+            )
+            for rule in step.admit
+        ),
+        loop=None if step.loop is None else _loop(step.loop, where),
+        set=compile_set(step.set, where),
+        arcs=tuple(_arc(arc, f"{where}, arc {number} to {arc.step}") for number, arc in enumerate(arcs)),
+        child=None if child is None else compile_value(child, f"{where}, tool playbook"),
+        timeout=None if step.timeout is None else compile_value(step.timeout, f"{where}, field spec.timeout"),
+        reads_on_entry=data_read(entry),
+        reads_on_exit=data_read(leaving),
+        where=where,
+    )
+
+
+def _arc(arc: Arc, where: str) -> PlannedArc:
+    return PlannedArc(
+        step=arc.step,
+        when=None if arc.when is None else compile_value(arc.when, f"{where}, field when"),
+        set=compile_set(arc.set, where),
+        takes_errors=arc.when is not None and not names_in(arc.when).isdisjoint({"event", "output"}),
+        where=where,
+    )
+
+
+def _loop(loop: Loop, where: str) -> PlannedLoop:
+    return PlannedLoop(
+        source=loop,
+        collection=compile_value(loop.collection, f"{where}, field loop.in"),
+        max_in_flight=compile_value(loop.max_in_flight, f"{where}, field loop.spec.max_in_flight"),
+        frame=compile_value(msgspec.to_builtins(loop.frame), f"{where}, field loop.spec.frame"),
+    )
+
+
+_WITHOUT_DATA = frozenset({"_ref", "status"})
+
+
+def data_read(value: Any) -> frozenset[str]:
+    """Return the names whose data the templates of a value look at, beyond the reference to it."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return frozenset().union(*map(data_read, value))
+    if not is_template(value):
+        return frozenset()
+    paths = compiled(value).paths
+    return frozenset(str(path[0]) for path in paths if len(path) == 1 or path[1] not in _WITHOUT_DATA)

@@ -1,0 +1,247 @@
+"""An execution's state as its own events tell it: events go in, in order, and the state a decision needs comes out.
+
+Values are never changed in place: every event gives a new state, so a decision can be thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from noetl.model.catalogue import ENDING
+from noetl.model.event import Event
+from noetl.model.payload_ref import PayloadRef
+from noetl.plan.fact import Fact
+from noetl.playbook.model import Accumulate
+from noetl.playbook.selection import accumulate
+
+_replace = msgspec.structs.replace
+
+
+Said = Event | Fact
+"""What the fold reads: an event of the ledger, or a fact that is about to become one."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step came to last."""
+
+    status: str = "ok"
+    data: Any = None
+    ref: PayloadRef | None = None
+    selected: dict[str, Any] = {}
+    accumulated: Any = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One activation of a step that has not ended."""
+
+    number: int
+    open: tuple[str, ...] = ()
+    """Commands that have not ended."""
+    failed: str | None = None
+    loop: dict[str, Any] | None = None
+    """For a loop: its mode, how many rows it has and its frames' policy."""
+    loop_id: int | None = None
+    stage_id: int | None = None
+    rows_ref: PayloadRef | None = None
+    ended: Result | None = None
+    """What its last command came to."""
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """An arc that fired into a step that may not have begun yet."""
+
+    step: str
+    source: str | None
+    arc: int | None
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a decision about an execution may look at."""
+
+    execution_id: int
+    version: int = 0
+    catalog_id: str = ""
+    path: str = ""
+    digest: str = ""
+    parent_execution_id: int | None = None
+    parent_command_id: str | None = None
+    workload: dict[str, Any] = {}
+    ctx: dict[str, Any] = {}
+    results: dict[str, Result] = {}
+    active: dict[str, Run] = {}
+    runs: dict[str, int] = {}
+    """How often each step was entered."""
+    waiting: tuple[Arrival, ...] = ()
+    failure: str | None = None
+    failed_step: str | None = None
+    final_entered: bool = False
+    result_step: str | None = None
+    swallowed: int = 0
+    status: str = "NEW"
+    ended_with: str | None = None
+    error: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can happen."""
+        return self.ended_with is not None
+
+    def run_of(self, command_id: str) -> tuple[str, Run] | None:
+        """Find the activation an open command belongs to."""
+        step = command_id.rsplit("/", 2)[0]
+        run = self.active.get(step)
+        return (step, run) if run is not None and command_id in run.open else None
+
+
+def evolve(state: State, said: Said) -> State:
+    """Return the state after one event of the execution's own stream."""
+    if state.ended:
+        return _replace(state, version=state.version + 1)
+    if said.event_type in ENDING:
+        word = said.event_type.rpartition(".")[2].upper()
+        return _replace(
+            state, version=state.version + 1, status=word, ended_with=said.event_type, error=said.error, active={}
+        )
+    change = _CHANGES.get(said.event_type)
+    state = state if change is None else change(state, said)
+    return _replace(state, version=state.version + 1)
+
+
+def _requested(state: State, said: Said) -> State:
+    meta = said.meta
+    return _replace(
+        state,
+        status="RUNNING",
+        catalog_id=said.catalog_id or "",
+        path=meta.get("path", ""),
+        digest=meta.get("playbook_digest", ""),
+        parent_execution_id=said.parent_execution_id,
+        parent_command_id=meta.get("parent_command_id"),
+    )
+
+
+def _initialized(state: State, said: Said) -> State:
+    carried = {name: msgspec.convert(kept, Result) for name, kept in (said.context.get("results") or {}).items()}
+    return _replace(state, workload=said.context.get("workload", {}), ctx=said.context.get("ctx", {}), results=carried)
+
+
+def _entered(state: State, said: Said) -> State:
+    step, meta = said.node_name or "", said.meta
+    run = Run(
+        number=meta["run"],
+        loop=meta.get("loop"),
+        loop_id=said.loop_id,
+        stage_id=said.stage_id,
+        rows_ref=said.payload_ref,
+    )
+    return _replace(
+        _begun(state, step, meta["run"]),
+        active={**state.active, step: run},
+        final_entered=state.final_entered or bool(meta.get("final")),
+    )
+
+
+def _skipped(state: State, said: Said) -> State:
+    return _begun(state, said.node_name or "", said.meta["run"])
+
+
+def _begun(state: State, step: str, run: int) -> State:
+    waiting = tuple(arrival for arrival in state.waiting if arrival.step != step)
+    return _replace(state, runs={**state.runs, step: run}, waiting=waiting)
+
+
+def _issued(state: State, said: Said) -> State:
+    step = said.node_name or ""
+    run = state.active[step]
+    return _replace(state, active={**state.active, step: _replace(run, open=(*run.open, said.command_id or ""))})
+
+
+def _command_ended(state: State, said: Said) -> State:
+    found = state.run_of(said.command_id or "")
+    if found is None:
+        return state
+    step, run = found
+    left = tuple(command for command in run.open if command != said.command_id)
+    result = said.result
+    run = _replace(
+        run,
+        open=left,
+        failed=run.failed if said.event_type == "command.completed" else said.error or "failed",
+        ended=Result(
+            status=result.get("status", "ok"),
+            data=result.get("data"),
+            ref=said.payload_ref,
+            selected=result.get("selected", {}),
+            accumulated=_gathered(state.results.get(step), said),
+        ),
+    )
+    return _replace(
+        state,
+        active={**state.active, step: run},
+        ctx=written(state.ctx, said.context.get("set")),
+        swallowed=state.swallowed + said.meta.get("swallowed", 0),
+    )
+
+
+def _gathered(before: Result | None, said: Said) -> Any:
+    rule = said.meta.get("accumulate")
+    previous = None if before is None else before.accumulated
+    if rule is None:
+        return previous
+    return accumulate(previous, said.result.get("data"), msgspec.convert(rule, Accumulate))
+
+
+def _exited(state: State, said: Said) -> State:
+    step, meta = said.node_name or "", said.meta
+    run = state.active.get(step)
+    active = {name: other for name, other in state.active.items() if name != step}
+    result = run.ended if run is not None else None
+    if said.result:
+        result = Result(
+            status=said.result.get("status", "ok"),
+            data=said.result.get("data"),
+            ref=said.payload_ref,
+            selected=said.result.get("selected", {}),
+        )
+    arrivals = tuple(Arrival(target, step, arc) for arc, target in meta.get("taken", ()))
+    speaks = result is not None and said.status == "completed" and (result.data is not None or result.ref is not None)
+    return _replace(
+        state,
+        active=active,
+        results=state.results if result is None else {**state.results, step: result},
+        ctx=written(state.ctx, said.context.get("set")),
+        waiting=(*state.waiting, *arrivals),
+        failure=(state.failure or said.error) if meta.get("fails") else state.failure,
+        failed_step=(state.failed_step or step) if meta.get("fails") else state.failed_step,
+        # A closing step that says nothing must not hide the real result.
+        result_step=step if speaks else state.result_step,
+        swallowed=state.swallowed + meta.get("swallowed", 0),
+    )
+
+
+_CHANGES: Final[dict[str, Callable[[State, Said], State]]] = {
+    "execution.requested": _requested,
+    "playbook.initialized": _initialized,
+    "step.entered": _entered,
+    "step.skipped": _skipped,
+    "command.issued": _issued,
+    "command.completed": _command_ended,
+    "command.failed": _command_ended,
+    "step.exited": _exited,
+}
+
+
+def written(ctx: dict[str, Any], writes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the shared values after writes by dotted path, shorter paths first."""
+    for path in sorted(writes or ()):
+        ctx = _with(ctx, path.split("."), (writes or {})[path])
+    return ctx
+
+
+def _with(values: Any, path: list[str], value: Any) -> dict[str, Any]:
+    first, *rest = path
+    base = values if isinstance(values, dict) else {}
+    return {**base, first: value if not rest else _with(base.get(first), rest, value)}

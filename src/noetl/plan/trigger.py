@@ -1,0 +1,76 @@
+"""What can make an execution go on: a start, the end of a command, a cancellation, or somebody's doubt."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from noetl.model.payload_ref import PayloadRef
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody asked for an execution. `workload` is what is in force: the playbook's own with the request merged in."""
+
+    path: str
+    version: int
+    catalog_id: str
+    digest: str
+    workload: dict[str, Any]
+    requested_by: str
+    key: str
+    parent_execution_id: int | None = None
+    parent_command_id: str | None = None
+    rerun_of: int | None = None
+    from_step: str | None = None
+    """Where a re-run begins; what earlier steps came to is carried over in `results` and `ctx`."""
+    ctx: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a stage's rows."""
+
+    frames: int = 0
+    frames_failed: int = 0
+    rows_done: int = 0
+    rows_failed: int = 0
+    errors: int = 0
+    ctx: dict[str, Any] = {}
+    results: list[Any] | None = None
+    """The rows' results in order, when they are few enough to stand in the event."""
+    manifest: PayloadRef | None = None
+    """Where the frames' results are, when they are not."""
+
+
+class CommandEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's report about a command, or a child's end on which it was suspended."""
+
+    command_id: str
+    attempt: int
+    status: Literal["ok", "error"]
+    data: Any = None
+    ref: PayloadRef | None = None
+    selected: dict[str, Any] = {}
+    error: dict[str, Any] | None = None
+    helpers: dict[str, Any] = {}
+    ctx_writes: dict[str, Any] = {}
+    swallowed: int = 0
+    tries: list[dict[str, Any]] = []
+    accumulate: dict[str, Any] | None = None
+    duration_ms: float = 0.0
+    tally: Tally | None = None
+
+
+class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody wants the execution to stop."""
+
+    reason: str
+    by: str
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """Nothing seems to be under way: go on if anything can, end otherwise."""
+
+
+Trigger = Start | CommandEnded | Cancelled | Doubt

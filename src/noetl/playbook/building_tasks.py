@@ -1,0 +1,93 @@
+"""Makes the values of tasks from nodes that fit the grammar; every field of a kind gets its one name here."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from noetl.playbook.fitting import DURATION
+from noetl.playbook.grammar import TASK_FIELDS
+from noetl.playbook.model import Accumulate, Output, Policy, Rule, Select, Task, Then
+from noetl.playbook.tool_fields import KINDS, handed_on_as
+from noetl.playbook.tree import Node
+
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_OUTPUT_FIELDS = ("store", "inline_max_bytes", "preview_max_bytes", "scope")
+_BODY_KINDS = {"body": "body", "payload": "body", "json": "json", "data": "data", "form": "form"}
+
+
+def task_from(node: Node, name: str) -> Task:
+    """Return the task a node stands for."""
+    fields = node.plain()
+    kind = fields["kind"]
+    own = {key: value for key, value in fields.items() if key not in TASK_FIELDS}
+    binding = fields.get("input", {})
+    if kind == "playbook" and "payload" in own:
+        binding = own.pop("payload")
+    if kind == "workbook":
+        own = {"name": own.get("task", fields.get("name"))}
+    if kind == "nats" and str(own["operation"]).startswith("object_") and not {"key", "object"} & own.keys():
+        own["object"] = fields.get("name")
+    options = _options(kind, own)
+    timeout = fields.get("spec", {}).get("timeout")
+    if timeout is None and kind in KINDS and not KINDS[kind].waits:
+        timeout = options.pop("timeout", None)
+    policy = node.get("spec", "policy")
+    output = fields.get("output")
+    return Task(
+        name=name,
+        kind=kind,
+        auth=fields.get("auth"),
+        input=binding,
+        options=options,
+        timeout=duration(timeout),
+        policy=None if policy is None else _policy(policy),
+        output=None if output is None else _output(output),
+        set=fields.get("set", {}),
+        place=node.place,
+    )
+
+
+def duration(value: Any) -> Any:
+    """Return seconds for text such as `30s`; numbers and templates stay what they are."""
+    found = DURATION.fullmatch(value) if isinstance(value, str) else None
+    return value if found is None else float(found[1]) * _SECONDS[found[2]]
+
+
+def _options(kind: str, own: dict[str, Any]) -> dict[str, Any]:
+    names = handed_on_as(kind)
+    options: dict[str, Any] = {}
+    for key, value in own.items():
+        name = names.get(key, key)
+        if key.endswith("_b64") and name == "command":
+            value = base64.b64decode(value).decode()
+        if kind == "http" and key in _BODY_KINDS:
+            options["body_kind"] = _BODY_KINDS[key]
+        options[name] = value
+    return options
+
+
+def _policy(node: Node) -> Policy:
+    rules = node.get("rules")
+    return Policy(
+        rules=() if rules is None else tuple(_rule(rule) for rule in rules.items),
+        on_unmatched=node.plain().get("on_unmatched"),
+    )
+
+
+def _rule(node: Node) -> Rule:
+    fields = node.plain()
+    if "else" in fields:
+        return Rule(then=Then(**fields["else"]["then"]), place=node.place)
+    return Rule(when=fields["when"], then=Then(**fields["then"]), place=node.place)
+
+
+def _output(fields: dict[str, Any]) -> Output:
+    gathered = dict(fields["accumulate"]) if "accumulate" in fields else {"enabled": False}
+    enabled = gathered.pop("enabled", True)
+    return Output(
+        **{key: fields[key] for key in _OUTPUT_FIELDS if key in fields},
+        select=tuple(Select(item["path"], item["as"]) for item in fields.get("select", ())),
+        accumulate=Accumulate(**gathered) if enabled else None,
+        name=fields.get("as"),
+    )

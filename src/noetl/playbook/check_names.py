@@ -1,0 +1,161 @@
+"""Checks the names in templates: those nobody gives, secrets nobody declared, and values nobody sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from noetl.errors import TemplateFailed
+from noetl.playbook.model import Step, Task
+from noetl.playbook.parse import Parsed
+from noetl.playbook.problems import Problems, nearest, suggest
+from noetl.playbook.template_uses import Path, Uses, line_of, place_in, uses_of
+from noetl.playbook.templates import is_template
+from noetl.playbook.tool_fields import KINDS
+from noetl.playbook.tree import Node
+
+SCOPES = frozenset({
+    "workload", "ctx", "iter", "step", "input", "output", "event", "execution_id", "catalog_id", "job", "keychain",
+    "frame", "loop", "results", "_prev", "_task", "_attempt", "fanin", "__frame_max_rows",
+})  # fmt: skip
+"""Names every playbook has."""
+_FIRST = SCOPES - {"job", "fanin", "__frame_max_rows"}
+"""Those that come before whatever else has the same name."""
+
+
+def check_names(parsed: Parsed, problems: Problems) -> None:
+    """Note what is wrong with the names in templates."""
+    _Names(parsed, problems).check()
+
+
+class _Names:
+    def __init__(self, parsed: Parsed, problems: Problems) -> None:
+        self._playbook = parsed.playbook
+        self._problems = problems
+        self._tree = parsed.tree
+        written = [key for step in parsed.playbook.steps.values() for key in _written(step)]
+        written += [key for task in parsed.playbook.workbook.values() for key in _written_by(task)]
+        self._ctx = {
+            key.removeprefix("ctx.").split(".")[0] for key in written if not key.startswith(("iter.", "step."))
+        }
+        bare = {key for key in written if "." not in key}
+        self._everywhere = (
+            SCOPES | self._playbook.workload.keys() | self._playbook.steps.keys() | bare | set(self._results())
+        )
+        self._keychain = {entry.name for entry in self._playbook.keychain}
+
+    def check(self) -> None:
+        tree = self._tree
+        self._each(tree.get("workload"), self._everywhere)
+        for entry in [] if (keychain := tree.get("keychain")) is None else keychain.items:
+            self._each(entry, self._everywhere)
+        local = {name: _local(step) for name, step in self._playbook.steps.items()}
+        for (name, step), node in zip(self._playbook.steps.items(), tree.mapping["workflow"].items, strict=True):
+            self._shadowed(step, node)
+            self._step(step, node, self._everywhere | local[name])
+        # A task of the workbook runs in the steps that use it, with their names.
+        shared = self._everywhere.union(*local.values())
+        for entry in [] if (workbook := tree.get("workbook")) is None else workbook.items:
+            self._task(self._playbook.workbook[str(entry.mapping["name"].value)], entry.mapping["tool"], shared)
+
+    def _step(self, step: Step, node: Node, known: Iterable[str]) -> None:
+        for key, part in node.mapping.items():
+            if key != "tool":
+                self._each(part, known)
+        tool = node.mapping["tool"]
+        for task, part in zip(step.tasks, tool.items or [tool], strict=True):
+            self._task(task, part, known)
+
+    def _task(self, task: Task, node: Node, known: Iterable[str]) -> None:
+        program = KINDS[task.kind].program if task.kind in KINDS else None
+        for key, part in node.mapping.items():
+            if key != program:
+                self._each(part, {*known, *task.input})
+        name = task.options.get("name")
+        if task.kind == "workbook" and name not in self._playbook.workbook:
+            at = (node.get("task") or node.mapping["name"]).place
+            hint = suggest(str(name), self._playbook.workbook) or "the playbook has no workbook"
+            self._problems.error("unknown_workbook_task", f"there is no task {name} in the workbook", at, hint)
+
+    def _each(self, node: Node | None, known: Iterable[str]) -> None:
+        for text in () if node is None else node.texts():
+            if not is_template(text.value):
+                continue
+            try:
+                uses = uses_of(str(text.value))
+            except TemplateFailed as error:
+                line = error.details.get("line")
+                at = place_in(text, line if isinstance(line, int) else 1)
+                self._problems.error("template_invalid", f"this template cannot be read: {error.message}", at)
+                continue
+            self._top(text, uses, frozenset(known))
+            for path in sorted(uses.paths, key=str):
+                self._below(text, path, uses)
+
+    def _top(self, text: Node, uses: Uses, known: frozenset[str]) -> None:
+        for name in sorted({str(path[0]) for path in uses.paths} - known):
+            at = place_in(text, line_of(str(text.value), name))
+            close = nearest(name, known)
+            hint = f"did you mean {close}?" if close else "declare it under workload, or give it as input"
+            if uses.is_guarded((name,)):
+                self._problems.warning("undefined_name", f"nothing is called {name}", at, hint)
+            else:
+                self._problems.error("undefined_name", f"nothing is called {name}", at, hint)
+
+    def _below(self, text: Node, path: Path, uses: Uses) -> None:
+        if len(path) < 2 or not isinstance(path[1], str):
+            return
+        scope, name = str(path[0]), path[1]
+        at = place_in(text, line_of(str(text.value), f"{scope}.{name}"))
+        if scope == "keychain" and name not in self._keychain:
+            hint = suggest(name, self._keychain) or "declare it under keychain"
+            self._problems.error("unknown_secret", f"there is no keychain entry {name}", at, hint)
+        elif scope == "ctx" and name not in self._ctx and not uses.is_guarded(path[:2]):
+            self._problems.warning("never_set", f"ctx.{name} is set nowhere", at, _close(name, self._ctx))
+        elif scope == "workload" and name not in self._playbook.workload and not uses.is_guarded(path[:2]):
+            hint = _close(name, self._playbook.workload) or "declare it there, so that it has a default"
+            self._problems.warning("not_declared", f"workload has no {name}", at, hint)
+
+    def _shadowed(self, step: Step, node: Node) -> None:
+        iterator = node.get("loop", "iterator")
+        tool = node.mapping["tool"]
+        labels = [part.get("name") for part in tool.items]
+        for name in (node.mapping["step"], iterator, *labels):
+            if name is not None and name.value in _FIRST:
+                said = f"{name.value} is a name of the language, which comes first in templates"
+                self._problems.warning("shadowed", said, name.place, "choose another name")
+
+    def _results(self) -> Iterator[str]:
+        for step in self._playbook.steps.values():
+            for task in step.tasks:
+                if task.output is not None:
+                    yield from (select.name for select in task.output.select)
+                    gathered = task.output.accumulate
+                    yield from filter(None, (task.output.name, gathered and gathered.manifest_as))
+
+
+def _close(name: str, known: Iterable[str]) -> str | None:
+    close = nearest(name, known)
+    return f"did you mean {close}?" if close else None
+
+
+def _local(step: Step) -> set[str]:
+    names = {*step.input}
+    if step.is_sequence:
+        names |= {task.name for task in step.tasks}
+    if step.loop is not None:
+        names.add(step.loop.iterator)
+    return names
+
+
+def _written(step: Step) -> Iterator[str]:
+    yield from step.set
+    for arc in () if step.router is None else step.router.arcs:
+        yield from arc.set
+    for task in step.tasks:
+        yield from _written_by(task)
+
+
+def _written_by(task: Task) -> Iterator[str]:
+    yield from task.set
+    for rule in () if task.policy is None else task.policy.rules:
+        yield from rule.then.set

@@ -1,0 +1,185 @@
+"""Everyday expressions as plain Python functions: a parsed expression goes in, a function of the names comes out.
+
+What is not of the everyday kind is refused with `NotPlain` and left to Jinja.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jinja2 import nodes
+from jinja2.nodes import EvalContext
+from jinja2.utils import _PassArg
+
+from noetl.playbook.filters import PLAIN, arithmetic, bounded, presentable, resolved
+from noetl.playbook.sandbox import SANDBOX
+
+Render = Callable[[Mapping[str, Any]], Any]
+
+_EVALUATION = EvalContext(SANDBOX)
+_MISSING = object()
+
+
+class NotPlain(Exception):
+    """An expression that is left to Jinja."""
+
+
+def closure_of(node: nodes.Node) -> Render:
+    """Return the function that evaluates an expression, or raise `NotPlain`."""
+    make = _CLOSURES.get(type(node))
+    if make is None:
+        raise NotPlain
+    return make(node)
+
+
+def _constant(node: Any) -> Render:
+    value = node.data if isinstance(node, nodes.TemplateData) else node.value
+    return lambda _: value
+
+
+def _name(node: nodes.Name) -> Render:
+    name = node.name
+    if name in SANDBOX.globals:
+        raise NotPlain
+
+    def find(names: Mapping[str, Any]) -> Any:
+        try:
+            value = names[name]
+        except KeyError:
+            return SANDBOX.undefined(name=name)
+        return value if type(value) in PLAIN else resolved(value)
+
+    return find
+
+
+def _attribute(node: nodes.Getattr) -> Render:
+    of, name, look_up = closure_of(node.node), node.attr, SANDBOX.getattr
+
+    def find(names: Mapping[str, Any]) -> Any:
+        owner = of(names)
+        if type(owner) is dict:
+            value = owner.get(name, _MISSING)
+            if type(value) in PLAIN:
+                return value
+        return look_up(owner, name)
+
+    return find
+
+
+def _item(node: nodes.Getitem) -> Render:
+    if isinstance(node.arg, nodes.Slice):
+        raise NotPlain
+    of, at, look_up = closure_of(node.node), closure_of(node.arg), SANDBOX.getitem
+    return lambda names: look_up(of(names), at(names))
+
+
+def _called(node: nodes.Filter | nodes.Test) -> Render:
+    known: Mapping[str, Any] = SANDBOX.filters if isinstance(node, nodes.Filter) else SANDBOX.tests
+    function = known.get(node.name)
+    passes = None if function is None else _PassArg.from_obj(function)
+    if (
+        node.node is None
+        or function is None
+        or node.kwargs
+        or node.dyn_args
+        or node.dyn_kwargs
+        or passes is _PassArg.context
+    ):
+        raise NotPlain
+    value, args = closure_of(node.node), [closure_of(arg) for arg in node.args]
+    if passes is not None:
+        first = _EVALUATION if passes is _PassArg.eval_context else SANDBOX
+        return lambda names: function(first, value(names), *[arg(names) for arg in args])
+    if not args:
+        return lambda names: function(value(names))
+    return lambda names: function(value(names), *[arg(names) for arg in args])
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "gt": operator.gt,
+    "gteq": operator.ge,
+    "lt": operator.lt,
+    "lteq": operator.le,
+    "in": lambda left, right: left in right,
+    "notin": lambda left, right: left not in right,
+}
+
+
+def _comparison(node: nodes.Compare) -> Render:
+    if len(node.ops) != 1:
+        raise NotPlain
+    left, right = closure_of(node.expr), closure_of(node.ops[0].expr)
+    compare = _COMPARISONS[node.ops[0].op]
+    return lambda names: compare(left(names), right(names))
+
+
+def _both(node: nodes.And) -> Render:
+    left, right = closure_of(node.left), closure_of(node.right)
+    return lambda names: left(names) and right(names)
+
+
+def _either(node: nodes.Or) -> Render:
+    left, right = closure_of(node.left), closure_of(node.right)
+    return lambda names: left(names) or right(names)
+
+
+def _negation(node: nodes.Not) -> Render:
+    value = closure_of(node.node)
+    return lambda names: not value(names)
+
+
+def _condition(node: nodes.CondExpr) -> Render:
+    if node.expr2 is None:
+        raise NotPlain
+    test, first, second = closure_of(node.test), closure_of(node.expr1), closure_of(node.expr2)
+    return lambda names: first(names) if test(names) else second(names)
+
+
+def _operation(node: nodes.BinExpr) -> Render:
+    left, right, symbol = closure_of(node.left), closure_of(node.right), node.operator
+    return lambda names: arithmetic(symbol, left(names), right(names))
+
+
+def _list(node: nodes.List) -> Render:
+    parts = [closure_of(part) for part in node.items]
+    return lambda names: [presentable(part(names)) for part in parts]
+
+
+def _mapping(node: nodes.Dict) -> Render:
+    pairs = [(closure_of(pair.key), closure_of(pair.value)) for pair in node.items]
+    return lambda names: {presentable(key(names)): presentable(value(names)) for key, value in pairs}
+
+
+def _joined(node: nodes.Concat) -> Render:
+    parts = [closure_of(part) for part in node.nodes]
+    return lambda names: bounded("".join([str(part(names)) for part in parts]))
+
+
+_CLOSURES: dict[type[nodes.Node], Callable[[Any], Render]] = {
+    nodes.Const: _constant,
+    nodes.TemplateData: _constant,
+    nodes.Name: _name,
+    nodes.Getattr: _attribute,
+    nodes.Getitem: _item,
+    nodes.Filter: _called,
+    nodes.Test: _called,
+    nodes.Compare: _comparison,
+    nodes.And: _both,
+    nodes.Or: _either,
+    nodes.Not: _negation,
+    nodes.CondExpr: _condition,
+    nodes.Add: _operation,
+    nodes.Sub: _operation,
+    nodes.Mul: _operation,
+    nodes.Div: _operation,
+    nodes.FloorDiv: _operation,
+    nodes.Mod: _operation,
+    nodes.Pow: _operation,
+    nodes.Concat: _joined,
+    nodes.List: _list,
+    nodes.Dict: _mapping,
+}

@@ -1,0 +1,103 @@
+"""Tells of what kind a value is and what a shape asks for, in words for people."""
+
+from __future__ import annotations
+
+import re
+
+from noetl.playbook.shapes import (
+    Anything,
+    Choice,
+    Condition,
+    Duration,
+    Either,
+    Flag,
+    ListOf,
+    MapOf,
+    Number,
+    Record,
+    Shape,
+    TaskByKind,
+    Template,
+    Text,
+    Whole,
+)
+from noetl.playbook.templates import is_template
+from noetl.playbook.tree import Node
+
+DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+def fits(node: Node, shape: Shape) -> bool:
+    """Tell whether a value is of the kind a shape asks for, whatever its content."""
+    value = node.value
+    match shape:
+        case Text() | Condition() | Choice():
+            return isinstance(value, str)
+        case Template():
+            return is_template(value)
+        case Duration():
+            return _is_number(value) or (isinstance(value, str) and DURATION.fullmatch(value) is not None)
+        case Whole():
+            return isinstance(value, int) and not isinstance(value, bool)
+        case Number():
+            return _is_number(value)
+        case Flag():
+            return isinstance(value, bool)
+        case ListOf():
+            return isinstance(value, list)
+        case Record() | MapOf() | TaskByKind():
+            return isinstance(value, dict)
+        case Either():
+            return any(fits(node, one) for one in shape.shapes)
+        case Anything():
+            return True
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def described(shape: Shape) -> str:
+    """Say in words what a shape asks for."""
+    match shape:
+        case Text():
+            return shape.described or "text"
+        case Condition():
+            return "a template such as \"{{ output.status == 'ok' }}\""
+        case Choice():
+            return " or ".join(shape.words)
+        case Whole():
+            return f"a whole number from {shape.minimum}"
+        case Number():
+            return "a number above 0" if shape.positive else "a number from 0"
+        case Flag():
+            return "true or false"
+        case Duration():
+            return "seconds, or text such as 30s or 5m"
+        case Template():
+            return "a template"
+        case ListOf():
+            return "a list"
+        case Record() | MapOf() | TaskByKind():
+            return "a mapping"
+        case Either():
+            return " or ".join(described(one) for one in shape.shapes)
+        case Anything():
+            return "anything"
+
+
+def kind_of(node: Node) -> str:
+    """Say in words what kind of value a node is."""
+    match node.value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "text"
+        case list():
+            return "a list"
+        case _:
+            return "a mapping"

@@ -1,0 +1,170 @@
+"""The kinds of tasks that move data, each with its own fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from noetl.playbook.kinds import BASE64, ELSEWHERE, STATEMENTS, SWITCH, TIMEOUT, Kind
+from noetl.playbook.shapes import (
+    ANYTHING,
+    BINDINGS,
+    FLAG,
+    TEXT,
+    Alternatives,
+    Choice,
+    Either,
+    Field,
+    ListOf,
+    MapOf,
+    Number,
+    Record,
+    Template,
+    Text,
+    Whole,
+    templated,
+)
+
+_SQL_NAMES: Final = ("command", "query", "commands", "queries", "cmd", "cmds")
+
+
+def _sql(*more: str) -> tuple[dict[str, Field], Alternatives]:
+    fields = {name: Field(STATEMENTS, "The statements; the last one's rows are the result.") for name in _SQL_NAMES}
+    fields |= {f"{name}_b64": Field(BASE64, "The statements in base64.") for name in _SQL_NAMES}
+    into = dict.fromkeys(fields, "command") | {name: name for name in more}
+    return fields, Alternatives(into, required=True)
+
+
+_POSTGRES, _POSTGRES_ONE = _sql("script")
+_DUCKDB, _DUCKDB_ONE = _sql()
+_BODY: Final = {
+    "body": "The body: text as it is, anything else as JSON.",
+    "payload": "Another word for body.",
+    "json": "The body as JSON.",
+    "data": "The body: text as it is, a mapping as JSON.",
+    "form": "The body as form fields.",
+}
+_END: Final = {
+    "type": Field(TEXT, "The kind of system.", required=True),
+    "auth": Field(ANYTHING, "The credential for it."),
+    "table": Field(TEXT, "The table."),
+    "database": Field(TEXT, "The database file, for duckdb."),
+    "options": Field(BINDINGS, "Options of the system."),
+}
+
+DATA_KINDS: Final[Mapping[str, Kind]] = {
+    "http": Kind(
+        "Sends one HTTP request.",
+        {
+            "method": Field(templated(Text(r"[A-Za-z]+", "an HTTP method")), "The method; GET if left out."),
+            "url": Field(TEXT, "The address.", required=True),
+            "headers": Field(templated(BINDINGS), "Headers."),
+            "params": Field(templated(BINDINGS), "The query's parameters."),
+            **{name: Field(ANYTHING, doc) for name, doc in _BODY.items()},
+            "timeout": TIMEOUT,
+            "follow_redirects": Field(SWITCH, "Whether redirects are followed."),
+            "verify_ssl": Field(SWITCH, "Whether the server's certificate is checked."),
+        },
+        (Alternatives(dict.fromkeys(_BODY, "body")),),
+    ),
+    "postgres": Kind(
+        "Runs SQL statements in PostgreSQL.",
+        {
+            **_POSTGRES,
+            "script": ELSEWHERE,
+            "params": Field(Either((ListOf(ANYTHING), BINDINGS, Template())), "Parameters of the statement."),
+            "pool": Field(Either((FLAG, BINDINGS, Template())), "Options of the connection pool."),
+            "timeout": TIMEOUT,
+        },
+        (_POSTGRES_ONE,),
+    ),
+    "duckdb": Kind(
+        "Runs SQL statements in DuckDB.",
+        {
+            **_DUCKDB,
+            "database": Field(TEXT, "The database: :memory: or a file."),
+            "params": Field(Either((ListOf(ANYTHING), BINDINGS, Template())), "Parameters of the statement."),
+            "db_type": Field(TEXT, "The kind of database that is attached."),
+            "gcs_credential": Field(TEXT, "The credential for Google Cloud Storage."),
+            "require_cloud_output": Field(SWITCH, "Whether writing only to local files is an error."),
+            "auto_secrets": Field(SWITCH, "Whether credentials become secrets in DuckDB."),
+            "timeout": TIMEOUT,
+        },
+        (_DUCKDB_ONE,),
+    ),
+    "transfer": Kind(
+        "Copies rows from one system to another.",
+        {
+            "source": Field(
+                Record(
+                    "source",
+                    {
+                        **_END,
+                        "query": Field(TEXT, "The query."),
+                        "url": Field(TEXT, "The address, for http."),
+                        "method": Field(TEXT, "The HTTP method."),
+                        "headers": Field(BINDINGS, "HTTP headers."),
+                        "params": Field(BINDINGS, "The query's parameters."),
+                        "data_path": Field(TEXT, "The path of the rows in the answer."),
+                    },
+                ),
+                "Where rows come from.",
+                required=True,
+            ),
+            "target": Field(
+                Record(
+                    "target",
+                    {
+                        **_END,
+                        "mapping": Field(MapOf(TEXT), "Columns of the target, each with the source's column."),
+                        "mode": Field(templated(Choice(("append", "overwrite", "replace", "upsert"))), "How rows are written."),
+                        "key": Field(Either((TEXT, ListOf(TEXT, 1))), "The key, for upsert."),
+                        "query": Field(TEXT, "The statement that writes a row."),
+                    },
+                ),
+                "Where rows go.",
+                required=True,
+            ),
+            "chunk_size": Field(templated(Whole(1)), "Rows copied at once."),
+            "timeout": TIMEOUT,
+        },
+    ),
+    "nats": Kind(
+        "Uses NATS: its key-value store, its object store, a stream or a subject.",
+        {
+            "operation": Field(
+                Choice(
+                    (
+                        "kv_get", "kv_put", "kv_delete", "kv_keys", "object_get", "object_put", "object_delete",
+                        "object_list", "publish", "js_publish", "js_get_msg", "js_consume",
+                    )
+                ),
+                "What to do.",
+                required=True,
+            ),
+            "url": Field(TEXT, "The servers, where no credential names them."),
+            "bucket": Field(TEXT, "The bucket."),
+            "key": Field(TEXT, "The key; for kv_keys, which keys."),
+            "object": Field(TEXT, "The name of the object."),
+            "value": Field(ANYTHING, "What is written: text as it is, anything else as JSON."),
+            "data": Field(ANYTHING, "Another word for value."),
+            "payload": Field(ANYTHING, "Another word for value."),
+            "message": Field(ANYTHING, "Another word for value."),
+            "stream": Field(TEXT, "The stream."),
+            "subject": Field(TEXT, "The subject."),
+            "headers": Field(BINDINGS, "The message's headers."),
+            "sequence": Field(templated(Whole(1)), "The message's number in the stream."),
+            "consumer": Field(TEXT, "The durable consumer."),
+            "durable": Field(TEXT, "Another word for consumer."),
+            "batch": Field(templated(Whole(1)), "Messages taken at most."),
+            "ack": Field(SWITCH, "Whether messages are acknowledged."),
+            "timeout": Field(templated(Number(positive=True)), "Seconds to wait for the answer or for messages."),
+        },
+        (
+            Alternatives(dict.fromkeys(("value", "data", "payload", "message"), "value")),
+            Alternatives({"consumer": "consumer", "durable": "consumer"}),
+            Alternatives({"object": "name"}),
+        ),
+        waits=True,
+    ),
+}  # fmt: skip

@@ -1,0 +1,106 @@
+"""The kinds of tasks that run programs and other tasks, each with its own fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from noetl.playbook.grammar import NAME
+from noetl.playbook.kinds import ELSEWHERE, SCRIPT, STATEMENTS, SWITCH, TIMEOUT, Kind
+from noetl.playbook.shapes import (
+    ANYTHING,
+    BINDINGS,
+    FLAG,
+    TEXT,
+    Alternatives,
+    Choice,
+    Either,
+    Field,
+    ListOf,
+    MapOf,
+    Number,
+    Record,
+    Whole,
+    templated,
+)
+
+WORK_KINDS: Final[Mapping[str, Kind]] = {
+    "python": Kind(
+        "Runs Python code: it assigns `result`, returns, or defines `main`.",
+        {
+            "code": Field(TEXT, "The code."),
+            "script": ELSEWHERE,
+            "deps": Field(
+                Record(
+                    "deps",
+                    {
+                        "sys_path": Field(ListOf(TEXT), "Directories modules are looked for in."),
+                        "venv_path": Field(TEXT, "A virtual environment to use."),
+                        "packages": Field(ListOf(TEXT), "Packages the code needs."),
+                    },
+                ),
+                "What the code needs.",
+            ),
+            "memory_mb": Field(templated(Whole(1)), "Memory it may use, in MiB."),
+            "timeout": TIMEOUT,
+        },
+        (Alternatives({"code": "code", "script": "script"}, required=True),),
+        program="code",
+    ),
+    "shell": Kind(
+        "Runs commands of the shell.",
+        {
+            "cmds": Field(STATEMENTS, "The commands."),
+            "command": Field(STATEMENTS, "The commands."),
+            "cwd": Field(TEXT, "The directory they run in."),
+            "env": Field(MapOf(ANYTHING), "Variables of the environment."),
+            "shell": Field(Either((TEXT, FLAG)), "The shell."),
+            "capture": Field(SWITCH, "Whether the output is part of the result."),
+            "timeout_seconds": Field(templated(Number(positive=True)), "How long one try may take."),
+            "timeout": TIMEOUT,
+        },
+        (
+            Alternatives({"cmds": "cmds", "command": "cmds"}, required=True),
+            Alternatives({"timeout": "timeout", "timeout_seconds": "timeout"}),
+        ),
+    ),
+    "script": Kind(
+        "Runs a program kept elsewhere.",
+        {"script": Field(SCRIPT, "The program.", required=True), "job": Field(BINDINGS, "How it is run."), "timeout": TIMEOUT},
+    ),
+    "playbook": Kind(
+        "Runs another playbook.",
+        {
+            "path": Field(TEXT, "Its path in the catalog."),
+            "catalog_id": Field(Either((TEXT, Whole(1))), "Its id in the catalog."),
+            "version": Field(Either((Whole(1), TEXT)), "Its version; the latest if left out."),
+            "payload": Field(BINDINGS, "Another word for input."),
+            "return_step": Field(TEXT, "Wait for it, and take the result of this step."),
+            "return_result": Field(SWITCH, "Wait for it, and take its result."),
+            "result_step": Field(TEXT, "The step whose result is taken."),
+            "timeout": TIMEOUT,
+            "poll_interval": Field(templated(Number(positive=True)), "Without effect: a run that waits holds no worker."),
+        },
+        (Alternatives({"path": "path", "catalog_id": "catalog_id"}, required=True),),
+    ),
+    "workbook": Kind(
+        "Runs a task of the workbook.",
+        {
+            "name": Field(NAME, "The task of the workbook."),
+            "task": Field(NAME, "The task of the workbook, where it differs from this task's own name."),
+        },
+    ),
+    "artifact": Kind(
+        "Reads or writes a stored result.",
+        {
+            "action": Field(Choice(("get", "put")), "What to do; get if left out."),
+            "ref": Field(ANYTHING, "The reference."),
+            "format": Field(Choice(("json", "arrow")), "How input.data is stored by put; json if left out."),
+        },
+    ),
+    "result_fetch": Kind(
+        "Reads a stored result.",
+        {"action": Field(Choice(("get",)), "What to do."), "ref": Field(ANYTHING, "The reference.")},
+    ),
+    "noop": Kind("Does nothing: carries a policy and `set` only."),
+}  # fmt: skip

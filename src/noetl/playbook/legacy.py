@@ -1,0 +1,162 @@
+"""Reads spellings that exist in the wild: a tree goes in, the same playbook in the language of today comes out.
+
+Every spelling is told about, with what to write instead: as a warning, or as an error when reading strictly. Whatever
+is not listed here stays as it is, for the grammar to refuse. Places stay those of what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from noetl.playbook.legacy_tasks import LegacyTasks, inside
+from noetl.playbook.model import Place
+from noetl.playbook.problems import Problems
+from noetl.playbook.tree import Node
+
+_FRAME_WORDS = {
+    "size": "max_rows",
+    "duration_ms": "max_seconds",
+    "memory_bytes": "max_bytes",
+    "parallelism": "row_concurrency",
+}
+
+
+def modernised(root: Node, problems: Problems, *, strict: bool) -> Node:
+    """Return a document with every old spelling put into today's."""
+    return _Legacy(problems, strict=strict).playbook(root)
+
+
+class _Legacy(LegacyTasks):
+    def playbook(self, root: Node) -> Node:
+        for key in ("spec", "tracing"):
+            if key in root.mapping:
+                self.say(f"{key} at the root has no effect", "remove it", root.key_place(key))
+                root = root.without(key)
+        tags = root.get("metadata", "tags")
+        if tags is not None and tags.text is not None:
+            self.say("metadata.tags is text", "write a list: [one, two]", tags.place)
+            words = [Node(word.strip(), tags.place) for word in tags.text.split(",") if word.strip()]
+            root = inside(
+                root, ("metadata",), lambda metadata: metadata.with_entry("tags", Node(list(words), tags.place))
+            )
+        mode = root.get("executor", "spec", "loop_mode")
+        if mode is not None:
+            self.say("executor.spec.loop_mode", "write mode: fanout in each loop.spec", mode.place)
+            root = inside(root, ("executor", "spec"), lambda spec: spec.without("loop_mode"))
+        root = self.each(root, "workbook", self._entry)
+        return self.each(root, "workflow", lambda step: self._step(step, mode))
+
+    def _entry(self, entry: Node) -> Node:
+        tool = entry.get("tool")
+        return entry if tool is None else entry.with_entry("tool", self.task(tool))
+
+    def _step(self, step: Node, mode: Node | None) -> Node:
+        if not isinstance(step.value, dict) or "step" not in step.mapping:
+            return step
+        step = self._tool(step)
+        step = self._routes(step)
+        step = self._loop_mode(self._frame(step), mode)
+        return self.each_under(step, ("spec", "policy", "admit"), "rules", self.condition)
+
+    def _tool(self, step: Node) -> Node:
+        tool = step.get("tool")
+        if tool is None and "tool" not in step.mapping:
+            self.say("a step without tool", "write tool: {kind: noop}", step.key_place("step"))
+            return step.with_entry("tool", Node({"kind": Node("noop", step.place)}, step.place))
+        if tool is None:
+            return step
+        if tool.get("kind") is not None and tool.mapping["kind"].text == "iterator" and "loop" not in step.mapping:
+            step = self._iterator(step, tool)
+            tool = step.mapping["tool"]
+        tool = self.tool(tool)
+        output = step.get("output")
+        if output is not None and isinstance(output.value, dict):
+            self.say("output on a step", "move it into the tool", step.key_place("output"))
+            step, tool = step.without("output"), self.with_output(tool, output)
+        return step.with_entry("tool", tool, step.key_place("tool"))
+
+    def _iterator(self, step: Node, tool: Node) -> Node:
+        rows, name, inner = tool.get("collection"), tool.get("element") or tool.get("iterator"), tool.get("task")
+        if rows is None or name is None or inner is None:
+            return step
+        self.say("a tool of kind iterator", "write loop: {in: …, iterator: …} beside the tool", tool.place)
+        loop = Node({"in": rows, "iterator": name}, tool.place)
+        mode = tool.get("mode")
+        if mode is not None:
+            word = "sequential" if mode.text == "sequential" else "parallel"
+            spec = {"mode": Node(word, mode.place)}
+            if tool.get("concurrency") is not None:
+                spec["max_in_flight"] = tool.mapping["concurrency"]
+            loop = loop.with_entry("spec", Node(dict(spec), mode.place))
+        if inner.get("tool") is not None:
+            inner = inner.mapping["tool"]
+        return step.with_entry("loop", loop).with_entry("tool", inner, step.key_place("tool"))
+
+    def _routes(self, step: Node) -> Node:
+        following = step.get("next")
+        if following is None:
+            return step
+        if following.text is not None:
+            self.say("next as text", "write next: {arcs: [{step: …}]}", following.place)
+            following = _router([_arc(following)], following.place)
+        elif isinstance(following.value, list):
+            self.say("next as a list", "write next: {arcs: [{step: …}]}", following.place)
+            following = _router([_arc(item) for item in following.items], following.place)
+        following = self.each(following, "arcs", self.condition)
+        return step.with_entry("next", following, step.key_place("next"))
+
+    def _frame(self, step: Node) -> Node:
+        for path in ((), ("loop",), ("loop", "spec")):
+            holder = step.get(*path) if path else step
+            policy = None if holder is None else holder.get("frame_policy")
+            if holder is None or policy is None or "loop" not in step.mapping:
+                continue
+            where = ".".join((*path, "frame_policy"))
+            self.say(
+                where, "write loop.spec.frame with max_rows, max_seconds, max_bytes", holder.key_place("frame_policy")
+            )
+            step = inside(step, path, lambda one: one.without("frame_policy"))
+            frame = self._frame_words(policy)
+            step = inside(step, ("loop", "spec"), _putting("frame", frame))
+        return step
+
+    def _frame_words(self, policy: Node) -> Node:
+        duration = policy.get("duration_ms")
+        if duration is not None:
+            policy = policy.with_entry("duration_ms", _seconds(duration))
+        for old, new in _FRAME_WORDS.items():
+            if old in policy.mapping and new not in policy.mapping:
+                policy = policy.renamed(old, new)
+        return policy
+
+    def _loop_mode(self, step: Node, everywhere: Node | None) -> Node:
+        own = step.get("spec", "loop_mode")
+        if own is not None:
+            self.say("spec.loop_mode", "write mode: fanout in loop.spec", own.place)
+            step = inside(step, ("spec",), lambda spec: spec.without("loop_mode"))
+        mode = own or everywhere
+        loop = step.get("loop")
+        if mode is None or loop is None or "cursor" in loop.mapping or loop.get("spec", "mode") is not None:
+            return step
+        return inside(step, ("loop", "spec"), lambda spec: spec.with_entry("mode", mode))
+
+
+def _putting(key: str, value: Node) -> Callable[[Node], Node]:
+    return lambda node: node.with_entry(key, value)
+
+
+def _router(arcs: list[Node], place: Place) -> Node:
+    return Node({"arcs": Node(list(arcs), place)}, place)
+
+
+def _arc(node: Node) -> Node:
+    return node if node.text is None else Node({"step": node}, node.place, {"step": node.place})
+
+
+def _seconds(node: Node) -> Node:
+    if isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        return Node(node.value / 1000, node.place)
+    text = (node.text or "").strip()
+    if text.startswith("{{") and text.endswith("}}") and text.count("{{") == 1:
+        return Node(f"{{{{ ({text[2:-2].strip()}) / 1000 }}}}", node.place)
+    return node

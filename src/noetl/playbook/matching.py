@@ -1,0 +1,170 @@
+"""Holds a tree against the grammar: a node and a shape go in, problems come out. Never changes anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from noetl.playbook.fitting import described, fits, kind_of
+from noetl.playbook.model import Place
+from noetl.playbook.problems import Problems, nearest, suggest
+from noetl.playbook.shapes import (
+    Anything,
+    Choice,
+    Condition,
+    Duration,
+    Either,
+    ListOf,
+    MapOf,
+    Number,
+    Record,
+    Shape,
+    TaskByKind,
+    Template,
+    Text,
+    Whole,
+)
+from noetl.playbook.templates import is_template
+from noetl.playbook.tool_fields import KINDS, NOT_RUNNABLE, task_record
+from noetl.playbook.tree import Node
+
+
+class Matcher:
+    """Holds one document against the grammar; `kinds` are further kinds of tasks, whose fields are not checked."""
+
+    def __init__(self, problems: Problems, kinds: Collection[str]) -> None:
+        self._problems = problems
+        self._kinds = kinds
+
+    def match(self, node: Node, shape: Shape, name: str) -> None:
+        """Note everything about a node that does not fit; `name` is what the node is called."""
+        match shape:
+            case Record():
+                self._record(node, shape, name)
+            case TaskByKind():
+                self._task(node, name)
+            case ListOf() if isinstance(node.value, list):
+                if len(node.items) < shape.minimum:
+                    self._wrong(name, "must not be empty", node.place)
+                for index, item in enumerate(node.items):
+                    self.match(item, shape.item, f"{name}[{_label(item) or index}]")
+            case MapOf() if isinstance(node.value, dict):
+                for key, value in node.mapping.items():
+                    self._value(Node(key, node.key_place(key)), shape.key, f"the key {key} of {name}")
+                    self.match(value, shape.value, f"{name}.{key}")
+            case Either():
+                self._either(node, shape, name)
+            case _:
+                self._value(node, shape, name)
+
+    def _record(self, node: Node, record: Record, name: str) -> None:
+        if not isinstance(node.value, dict):
+            self._wrong(name or "the playbook", f"must be a mapping, not {kind_of(node)}", node.place)
+            return
+        below = f"{name}." if name else ""
+        for key, value in node.mapping.items():
+            known = record.fields.get(key)
+            if known is None:
+                self._unknown(record, key, node.key_place(key), below)
+            else:
+                self.match(value, known.shape, below + key)
+        for key, known in record.fields.items():
+            if known.required and key not in node.mapping:
+                self._problems.error("missing_field", f"{below}{key} is needed", node.place, known.doc)
+        self._alternatives(node, record, name)
+
+    def _alternatives(self, node: Node, record: Record, name: str) -> None:
+        for group in record.alternatives:
+            given = [key for key in node.mapping if key in group.into]
+            for key in given[1:]:
+                said = f"{name} has both {given[0]} and {key}, which stand for one thing"
+                self._problems.error("given_twice", said, node.key_place(key), "leave one of them out")
+            if group.required and not given:
+                names = list(group.into)
+                hint = f"give one of {', '.join(names)}"
+                self._problems.error("missing_field", f"{name} needs {names[0]}", node.place, hint)
+
+    def _unknown(self, record: Record, key: str, place: Place, below: str) -> None:
+        close = nearest(key, record.fields)
+        if key in record.removed:
+            self._problems.error(
+                "removed_field", f"{below}{key} is not part of the language any more", place, record.removed[key]
+            )
+        elif record.extra == "refused" and key in record.homes:
+            where = f"move it to {record.homes[key]}"
+            self._problems.error("misplaced_field", f"{key} does not belong here, in the {record.title}", place, where)
+        elif record.extra == "refused":
+            known = suggest(key, record.fields)
+            self._problems.error("unknown_field", f"{below}{key} is not a field of the {record.title}", place, known)
+        elif close is not None:
+            self._problems.warning(
+                "likely_misspelt", f"{below}{key} has no meaning here", place, f"did you mean {close}?"
+            )
+        elif record.extra == "ignored":
+            self._problems.warning("no_effect", f"{below}{key} has no effect", place, "remove it")
+
+    def _task(self, node: Node, name: str) -> None:
+        if not isinstance(node.value, dict):
+            self._wrong(name, f"must be a mapping with a kind, not {kind_of(node)}", node.place)
+            return
+        kind = node.get("kind")
+        if kind is None:
+            self._problems.error("missing_field", f"{name}.kind is needed", node.place, f"one of {', '.join(KINDS)}")
+        elif kind.text is None:
+            self._wrong(f"{name}.kind", "must be text", kind.place)
+        elif kind.text in NOT_RUNNABLE and kind.text not in self._kinds:
+            said = f"tasks of kind {kind.text} are not supported by this build"
+            self._problems.error("kind_not_supported", said, kind.place, f"this build has {', '.join(KINDS)}")
+        elif kind.text not in KINDS and kind.text not in self._kinds:
+            hint = suggest(kind.text, {*KINDS, *self._kinds})
+            self._problems.error("unknown_kind", f"there is no kind of task {kind.text}", kind.place, hint)
+        else:
+            self._record(node, task_record(kind.text), name)
+
+    def _either(self, node: Node, either: Either, name: str) -> None:
+        if Template() in either.shapes and is_template(node.value):
+            return
+        for shape in either.shapes:
+            if fits(node, shape):
+                self.match(node, shape, name)
+                return
+        self._wrong(
+            name, f"must be {' or '.join(described(one) for one in either.shapes)}, not {kind_of(node)}", node.place
+        )
+
+    def _value(self, node: Node, shape: Shape, name: str) -> None:
+        if isinstance(shape, Anything):
+            return
+        if not fits(node, shape):
+            hint = "give it a value, or leave the key out" if node.value is None else None
+            self._wrong(name, f"must be {described(shape)}, not {kind_of(node)}", node.place, hint)
+            return
+        match shape, node.value:
+            case Text(pattern=str(pattern)), str(text) if not re.fullmatch(pattern, text):
+                self._wrong(name, f"must be {shape.described}", node.place)
+            case Text(), str(text) if not text.strip():
+                self._wrong(name, "must not be empty", node.place)
+            case Condition(), str(text) if not is_template(text) and text not in ("true", "false"):
+                hint = 'write "{{ … }}" around the expression'
+                self._problems.error("not_a_template", f"{name} is plain text, which is always true", node.place, hint)
+            case Choice(words=words), str(text) if text not in words:
+                self._wrong(name, f"must be {' or '.join(words)}", node.place, _close(text, words))
+            case Whole(minimum=minimum), int(number) if number < minimum:
+                self._wrong(name, f"must be at least {minimum}", node.place)
+            case Number(), int() | float() as number if number < 0 or (shape.positive and number == 0):
+                self._wrong(name, f"must be {described(shape)}", node.place)
+            case Duration(), int() | float() as number if number <= 0:
+                self._wrong(name, "must be more than 0", node.place)
+
+    def _wrong(self, name: str, said: str, place: Place, suggestion: str | None = None) -> None:
+        self._problems.error("wrong_value", f"{name} {said}", place, suggestion)
+
+
+def _label(item: Node) -> str | None:
+    name = item.get("step") or item.get("name")
+    return None if name is None else name.text
+
+
+def _close(word: str, known: Collection[str]) -> str | None:
+    close = nearest(word, known)
+    return None if close is None else f"did you mean {close}?"

@@ -1,0 +1,67 @@
+"""Reads a playbook: its text goes in, the playbook and its warnings come out, or `PlaybookInvalid` with every problem."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from noetl.model.canonical import canonical_json
+from noetl.playbook.building import playbook_from
+from noetl.playbook.grammar_root import PLAYBOOK
+from noetl.playbook.legacy import modernised
+from noetl.playbook.matching import Matcher
+from noetl.playbook.model import Place, Playbook
+from noetl.playbook.problems import Problem, Problems, refusal
+from noetl.playbook.rules import hold_to_rules
+from noetl.playbook.source import read
+from noetl.playbook.tree import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A playbook that was read, with what to look at in it and where everything stands."""
+
+    playbook: Playbook
+    warnings: list[Problem]
+    file: str | None
+    tree: Node
+    """The document in the language of today, with the places of what was written."""
+
+    def place(self, *path: str | int) -> Place:
+        """Return where something stands, or the nearest thing around it.
+
+        Items of a list go by their number or by their name: `place("workflow", "fetch", "tool", "get", "url")`.
+        """
+        node, place = self.tree, self.tree.place
+        for key in path:
+            found = _below(node, key)
+            if found is None:
+                break
+            place = node.key_place(key) if isinstance(key, str) and key in node.mapping else found.place
+            node = found
+        return place
+
+
+def parse(text: str, *, file: str | None = None, kinds: Collection[str] | None = None, strict: bool = False) -> Parsed:
+    """Read a playbook. `kinds` are further kinds of tasks, whose fields are not checked; `strict` refuses old spellings."""
+    problems = Problems(file)
+    root = read(text, problems)
+    if root is None:
+        raise refusal(problems.in_order())
+    tree = modernised(root, problems, strict=strict)
+    Matcher(problems, kinds or ()).match(tree, PLAYBOOK, "")
+    hold_to_rules(tree, problems)
+    if problems.errors:
+        raise refusal(problems.in_order())
+    digest = hashlib.sha256(canonical_json(root.plain())).hexdigest()
+    return Parsed(playbook_from(tree, digest), problems.in_order(), file, tree)
+
+
+def _below(node: Node, key: str | int) -> Node | None:
+    if isinstance(key, int):
+        return node.items[key] if key < len(node.items) else None
+    if isinstance(node.value, list):
+        named = (item for item in node.items for name in ("step", "name") if (at := item.get(name)) and at.value == key)
+        return next(named, None)
+    return node.get(key)

@@ -1,0 +1,89 @@
+"""What is wrong with a playbook, where it stands and how to mend it. Never repeats a value, which may be a secret."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from noetl.errors import PlaybookInvalid
+from noetl.playbook.model import Place
+
+Severity = Literal["error", "warning"]
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to mend in a playbook."""
+
+    severity: Severity
+    code: str
+    message: str
+    file: str | None = None
+    line: int = 1
+    column: int = 1
+    suggestion: str | None = None
+
+    def __str__(self) -> str:
+        said = f"{self.file or 'playbook'}:{self.line}:{self.column}: {self.severity} {self.code}: {self.message}"
+        return f"{said} ({self.suggestion})" if self.suggestion else said
+
+
+class Problems:
+    """Gathers what is found in one file."""
+
+    def __init__(self, file: str | None = None) -> None:
+        self._file = file
+        self.found: list[Problem] = []
+
+    def error(self, code: str, message: str, place: Place, suggestion: str | None = None) -> None:
+        """Note something that must be mended."""
+        self._add("error", code, message, place, suggestion)
+
+    def warning(self, code: str, message: str, place: Place, suggestion: str | None = None) -> None:
+        """Note something that can stay but had better be looked at."""
+        self._add("warning", code, message, place, suggestion)
+
+    @property
+    def errors(self) -> list[Problem]:
+        """Those that must be mended."""
+        return [problem for problem in self.found if problem.severity == "error"]
+
+    def in_order(self) -> list[Problem]:
+        """All of them in the order in which they stand in the file."""
+        return sorted(self.found, key=lambda one: (one.line, one.column, one.severity, one.code, one.message))
+
+    def _add(self, severity: Severity, code: str, message: str, place: Place, suggestion: str | None) -> None:
+        found = Problem(
+            severity=severity,
+            code=code,
+            message=message,
+            file=self._file,
+            line=place.line,
+            column=place.column,
+            suggestion=suggestion,
+        )
+        # A part that stands under an anchor is read wherever it is used; it is told about once.
+        if found not in self.found:
+            self.found.append(found)
+
+
+def refusal(problems: list[Problem]) -> PlaybookInvalid:
+    """Make the error that carries all problems of a playbook."""
+    return PlaybookInvalid("\n".join(map(str, problems)), problems=problems)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that is probably meant."""
+    close = difflib.get_close_matches(word, sorted(known), n=1)
+    return close[0] if close else None
+
+
+def suggest(word: str, known: Iterable[str]) -> str | None:
+    """Propose the known word that is meant, or list them all."""
+    known = sorted(known)
+    close = nearest(word, known)
+    if close is not None:
+        return f"did you mean {close}?"
+    return f"known: {', '.join(known)}" if known else None

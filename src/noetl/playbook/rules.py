@@ -1,0 +1,186 @@
+"""What the grammar's tables cannot say: names given once, policies that make sense, loops with one source.
+
+A tree goes in, problems come out. Parts of a wrong shape are passed over: the tables have told about them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+
+from noetl.playbook.model import Place
+from noetl.playbook.problems import Problems, suggest
+from noetl.playbook.tree import Node
+
+PREVIOUS = "previous"
+_ONLY_RETRY = ("attempts", "backoff", "delay")
+_RESERVED = ("before", "after", "finally")
+
+
+def hold_to_rules(root: Node, problems: Problems) -> None:
+    """Note what breaks a rule of the language."""
+    _Rules(problems).playbook(root)
+
+
+class _Rules:
+    def __init__(self, problems: Problems) -> None:
+        self._problems = problems
+
+    def playbook(self, root: Node) -> None:
+        steps = _list(root, "workflow")
+        self._once("step", (step.get("step") for step in steps))
+        self._once("keychain entry", (entry.get("name") for entry in _list(root, "keychain")))
+        entries = _list(root, "workbook")
+        self._once("workbook task", (entry.get("name") for entry in entries))
+        for entry in entries:
+            self._tasks(entry.get("tool"))
+        for step in steps:
+            self._tasks(step.get("tool"))
+            self._loop(step.get("loop"))
+            self._admission(step.get("spec", "policy", "admit", "rules"))
+            for arc in _list(step, "next", "arcs"):
+                self._unused(arc, "spec")
+            for path in (("next", "spec"), ("spec", "policy"), ("spec", "policy", "lifecycle")):
+                holder = step.get(*path)
+                if holder is not None:
+                    self._unused(
+                        holder, {"next": "policy", "spec": "emit"}[path[0]] if len(path) == 2 else "deadline_s"
+                    )
+
+    def _once(self, what: str, names: Iterable[Node | None]) -> None:
+        seen: dict[str, Place] = {}
+        for name in names:
+            if name is None or name.text is None:
+                continue
+            if name.text in seen:
+                hint = f"the other one stands in line {seen[name.text].line}"
+                code = f"duplicate_{what.replace(' ', '_')}"
+                self._problems.error(code, f"there is already a {what} {name.text}", name.place, hint)
+            seen.setdefault(name.text, name.place)
+
+    def _tasks(self, tool: Node | None) -> None:
+        if tool is None:
+            return
+        tasks = tool.items if isinstance(tool.value, list) else [tool]
+        is_sequence = isinstance(tool.value, list)
+        if is_sequence:
+            self._once("task", (task.get("name") for task in tasks))
+        labels = [name.text for task in tasks if is_sequence and (name := task.get("name")) and name.text]
+        for index, task in enumerate(tasks):
+            self._kind(task)
+            policy = task.get("spec", "policy")
+            if policy is None:
+                continue
+            for key in _RESERVED:
+                self._unused(policy, key)
+            for rule in self._ruled(policy.get("rules")):
+                self._then(rule, labels, is_first=index == 0)
+
+    def _kind(self, task: Node) -> None:
+        kind = task.get("kind")
+        word = None if kind is None else kind.text
+        if word == "workbook" and "name" not in task.mapping and "task" not in task.mapping:
+            self._problems.error(
+                "missing_field", "the name of the workbook's task is needed", task.place, "write name: NAME"
+            )
+        if word == "playbook" and "payload" in task.mapping and "input" in task.mapping:
+            place = task.key_place("payload")
+            self._problems.error("given_twice", "payload and input stand for one thing", place, "write input")
+        for key, value in task.mapping.items():
+            if (
+                key.endswith("_b64")
+                and word in ("postgres", "duckdb")
+                and value.text is not None
+                and not _decodes(value.text)
+            ):
+                self._problems.error("wrong_value", f"{key} must be UTF-8 text in base64", value.place)
+        fetches = word == "result_fetch" or (word == "artifact" and (task.get("action") or task).text != "put")
+        if fetches and "ref" not in task.mapping and not {"result_ref", "ref"} & _keys(task.get("input")):
+            hint = 'write input: {result_ref: "{{ step._ref }}"}'
+            self._problems.error("missing_field", f"{word} needs a reference", task.place, hint)
+
+    def _ruled(self, rules: Node | None) -> list[Node]:
+        """Return what the rules lead to, having looked at how each is put together."""
+        found = []
+        ended: Node | None = None
+        for rule in [] if rules is None else rules.items:
+            if not isinstance(rule.value, dict):
+                continue
+            if ended is not None:
+                hint = f"the rule in line {ended.place.line} always holds"
+                self._problems.warning("unreachable_rule", "this rule is never reached", rule.place, hint)
+            if "else" in rule.mapping and len(rule.mapping) == 1:
+                ended, then = rule, rule.get("else", "then")
+            elif "when" in rule.mapping and "then" in rule.mapping and "else" not in rule.mapping:
+                then = rule.get("then")
+            else:
+                hint = "write {when: …, then: …} or {else: {then: …}}"
+                self._problems.error("rule_incomplete", "a rule has when and then, or else alone", rule.place, hint)
+                continue
+            if then is not None:
+                found.append(then)
+        return found
+
+    def _then(self, then: Node, labels: list[str], *, is_first: bool) -> None:
+        verb = then.get("do")
+        word = "continue" if verb is None else verb.text
+        for key in _ONLY_RETRY:
+            if key in then.mapping and word != "retry":
+                self._problems.error("misplaced_field", f"{key} is for do: retry", then.key_place(key), "remove it")
+        to = then.get("to")
+        if word != "jump":
+            if to is not None:
+                self._problems.error("misplaced_field", "to is for do: jump", then.key_place("to"), "remove it")
+            return
+        if to is None:
+            self._problems.error("missing_field", "do: jump needs to", then.place, "write to: LABEL")
+        elif to.text == PREVIOUS and is_first:
+            self._problems.error("unknown_label", "there is no task before the first", to.place, suggest("", labels))
+        elif to.text is not None and to.text != PREVIOUS and to.text not in labels:
+            hint = suggest(to.text, labels) or "only a task in a list of tasks can be jumped to"
+            self._problems.error("unknown_label", f"there is no task {to.text} in this step", to.place, hint)
+
+    def _admission(self, rules: Node | None) -> None:
+        self._ruled(rules)
+
+    def _loop(self, loop: Node | None) -> None:
+        if loop is None or not isinstance(loop.value, dict):
+            return
+        given = [key for key in ("in", "cursor") if key in loop.mapping]
+        if len(given) != 1:
+            said = "a loop has either in or cursor" + (", not both" if given else "")
+            self._problems.error("loop_source", said, loop.place, "keep the one that gives the rows")
+            return
+        mode = loop.get("spec", "mode")
+        word = "sequential" if mode is None else mode.text
+        if (word == "cursor") != (given == ["cursor"]):
+            place = loop.place if mode is None else mode.place
+            hint = "write spec: {mode: cursor}" if given == ["cursor"] else "write mode: sequential, parallel or fanout"
+            self._problems.error("loop_mode", "mode: cursor and cursor belong together", place, hint)
+        kind = loop.get("cursor", "kind")
+        if kind is not None and kind.text is not None and kind.text != "postgres":
+            said = f"cursors of kind {kind.text} are not supported by this build"
+            self._problems.error("kind_not_supported", said, kind.place, "write kind: postgres")
+        frame = loop.get("spec", "frame")
+        if frame is not None and frame.get("verify_ipc") is not None and frame.mapping["verify_ipc"].value is True:
+            self._unused(frame, "verify_ipc")
+
+    def _unused(self, holder: Node, key: str) -> None:
+        if key in holder.mapping:
+            self._problems.warning("no_effect", f"{key} has no effect", holder.key_place(key), "remove it")
+
+
+def _keys(node: Node | None) -> set[str]:
+    return set() if node is None else set(node.mapping)
+
+
+def _decodes(text: str) -> bool:
+    try:
+        return bool(base64.b64decode(text, validate=False).decode())
+    except ValueError:
+        return False
+
+
+def _list(node: Node, *path: str) -> list[Node]:
+    found = node.get(*path)
+    return [] if found is None else found.items

@@ -1,0 +1,176 @@
+"""What templates see in a step: the execution's values go in, the names of one run or one row come out.
+
+A run's names are its own: `set` changes them at once for what follows in the run and records each write in order;
+what other runs see is never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from noetl.errors import PlaybookInvalid, TemplateFailed
+from noetl.playbook.templates import CompiledValue, compile_value
+
+ScopeName = Literal["ctx", "iter", "step"]
+
+LOCALS = frozenset({"_prev", "_task", "_attempt", "results", "output"})
+RESERVED = LOCALS | {
+    "workload", "ctx", "iter", "loop", "step", "input", "event", "execution_id", "catalog_id", "keychain", "frame",
+}  # fmt: skip
+"""Names that no workload key, step, task or iterator takes over."""
+
+
+class Names(dict[str, Any]):
+    """The names of one run of a step, or of one row of it, with the writes made so far by dotted path."""
+
+    __slots__ = ("ctx_writes", "iter_writes", "step_writes")
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        super().__init__(names)
+        self["iter"] = {**self.get("iter", _EMPTY)}
+        self["step"] = {**self.get("step", _EMPTY)}
+        self["results"] = {}
+        self["_prev"] = None
+        self.ctx_writes: dict[str, Any] = {}
+        self.iter_writes: dict[str, Any] = {}
+        self.step_writes: dict[str, Any] = {}
+
+    def for_run(self, **values: Any) -> Names:
+        """Return names for another run of the step, with these values besides; what it writes stays with it."""
+        names = Names(self)
+        names.update(values)
+        return names
+
+    def for_row(self, iterator: str, row: Any, index: int, *, length: int | None = None, **fields: Any) -> Names:
+        """Return names for one row; `fields`, such as `_frame_index`, are visible in `iter`."""
+        names = Names(self)
+        is_last = length is not None and index == length - 1
+        names["iter"].update(fields, _index=index, _first=index == 0, _last=is_last)
+        names["iter"][iterator] = row
+        names["loop"] = {"index": index, "first": index == 0, "last": is_last, "length": length}
+        if iterator not in RESERVED:
+            names[iterator] = row
+        return names
+
+    def for_frame(self, iterator: str, rows: list[Any], frame: Mapping[str, Any]) -> Names:
+        """Return names for a frame whose rows are worked off together, as `frame.rows` and `iter.<iterator>_rows`."""
+        names = Names(self)
+        names["frame"] = {**frame, "rows": rows, "row_count": len(rows)}
+        names["iter"][f"{iterator}_rows"] = rows
+        return names
+
+
+_EMPTY: Mapping[str, Any] = {}
+
+
+def names_of(
+    *,
+    execution_id: int | str,
+    workload: Mapping[str, Any] = _EMPTY,
+    ctx: Mapping[str, Any] = _EMPTY,
+    results: Mapping[str, Any] = _EMPTY,
+    input: Mapping[str, Any] = _EMPTY,  # noqa: A002
+    event: Mapping[str, Any] = _EMPTY,
+    catalog_id: object = None,
+    job: Mapping[str, Any] = _EMPTY,
+    keychain: Mapping[str, Any] = _EMPTY,
+    output: Any = None,
+) -> Names:
+    """Return the names every run of a step starts from; `results` are those of other steps, by step.
+
+    A step's name comes before a workload key, and a scope's name before both.
+    """
+    names: dict[str, Any] = {**workload, "job": job, **results}
+    names |= {
+        "workload": workload,
+        "ctx": ctx,
+        "iter": {},
+        "step": {},
+        "input": input,
+        "event": event,
+        "keychain": keychain,
+        "execution_id": str(execution_id),
+        "catalog_id": None if catalog_id is None else str(catalog_id),
+    }
+    for absent in (LOCALS | {"loop", "frame"}) & names.keys():
+        del names[absent]
+    if output is not None:
+        names["output"] = output
+    return Names(names)
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """One line of a `set`: where the value goes and how it is made."""
+
+    scope: ScopeName
+    path: tuple[str, ...]
+    value: CompiledValue
+    where: str
+
+    @property
+    def dotted(self) -> str:
+        """The path inside its scope."""
+        return ".".join(self.path)
+
+
+CompiledSet = tuple[Assignment, ...]
+
+
+def compile_set(assignments: Mapping[str, Any], where: str) -> CompiledSet:
+    """Return a `set` ready to be applied often. A key without a scope belongs to `ctx`."""
+    return tuple(_assignment(key, value, f"{where}, field set") for key, value in assignments.items())
+
+
+def _assignment(key: str, value: Any, where: str) -> Assignment:
+    first, *rest = parts = str(key).split(".")
+    if not all(parts):
+        raise PlaybookInvalid(f"{where}: {key!r} is no path such as ctx.total")
+    compiled = compile_value(value, f"{where}.{key}")
+    if first in ("ctx", "iter", "step"):
+        if not rest:
+            raise PlaybookInvalid(f"{where}: {key!r} names a whole scope: set a value in it, such as {key}.total")
+        scope: ScopeName = first  # type: ignore[assignment]
+        return Assignment(scope, tuple(rest), compiled, f"{where}.{key}")
+    if first in RESERVED and rest:
+        raise PlaybookInvalid(f"{where}: {key!r} cannot be set: only ctx, iter and step can")
+    return Assignment("ctx", tuple(parts), compiled, f"{where}.{key}")
+
+
+def apply_set(names: Names, assignments: CompiledSet | Mapping[str, Any]) -> dict[str, Any]:
+    """Write values into a run's names and return them by full path. All are rendered before the first is written."""
+    if isinstance(assignments, Mapping):
+        assignments = compile_set(assignments, "set")
+    rendered = [assignment.value.render(names) for assignment in assignments]
+    # Checked before the first write, too: a `set` happens as a whole or not at all.
+    changed: dict[str, Any] = {}
+    for assignment, value in zip(assignments, rendered, strict=True):
+        scope = assignment.scope
+        changed[scope] = _with(changed.get(scope, names[scope]), assignment.path, value, assignment)
+    names.update(changed)
+    written = {}
+    for assignment, value in zip(assignments, rendered, strict=True):
+        record = names.ctx_writes if assignment.scope == "ctx" else _private(names, assignment.scope)
+        # A path written again moves to the end, so that playing the writes back gives the same values.
+        record.pop(assignment.dotted, None)
+        record[assignment.dotted] = value
+        written[f"{assignment.scope}.{assignment.dotted}"] = value
+    return written
+
+
+def _private(names: Names, scope: ScopeName) -> dict[str, Any]:
+    return names.iter_writes if scope == "iter" else names.step_writes
+
+
+def _with(values: Any, path: tuple[str, ...], value: Any, assignment: Assignment) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise TemplateFailed(
+            f"{assignment.where}: {assignment.scope}.{assignment.dotted} cannot be set,"
+            f" for what stands above {path[0]!r} is no mapping",
+            where=assignment.where,
+        )
+    key, *rest = path
+    inner = value if not rest else _with(values.get(key, _EMPTY), tuple(rest), value, assignment)
+    return {**values, key: inner}

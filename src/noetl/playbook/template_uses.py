@@ -1,0 +1,63 @@
+"""What a template asks for and which of it may be missing: text goes in, dotted names come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from jinja2 import Environment, nodes
+
+from noetl.playbook.model import Place
+from noetl.playbook.templates import compiled
+from noetl.playbook.tree import Node
+
+Path = tuple[str | int, ...]
+
+_ENVIRONMENT = Environment(autoescape=True)  # it parses only: nothing is rendered with it
+_DEFINED = frozenset({"defined", "undefined"})
+_DEFAULT = frozenset({"default", "d"})
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """Every dotted name in a template, and those it is careful about, with `default` or `is defined`."""
+
+    paths: frozenset[Path]
+    guarded: frozenset[Path]
+
+    def is_guarded(self, path: Path) -> bool:
+        """Tell whether the template goes on if this is missing."""
+        return any(guard[: len(path)] == path for guard in self.guarded)
+
+
+@lru_cache(maxsize=2048)
+def uses_of(source: str) -> Uses:
+    """Return what a template uses; `TemplateFailed` if it cannot be read."""
+    template = compiled(source)
+    guarded: set[Path] = set()
+    tree = _ENVIRONMENT.parse(source)
+    for test in tree.find_all((nodes.Test, nodes.Filter)):
+        if isinstance(test, nodes.Test | nodes.Filter) and test.name in _DEFINED | _DEFAULT and test.node is not None:
+            guarded.add(_path(test.node))
+    return Uses(frozenset(template.paths), frozenset(guarded - {()}))
+
+
+def place_in(node: Node, line: int) -> Place:
+    """Return where a line of a template stands in the file, as far as the way it was written tells."""
+    return Place(node.place.line + line, 1) if node.is_literal else node.place
+
+
+def line_of(source: str, word: str) -> int:
+    """Return the first line of a template with a word in it, counted from 1."""
+    at = source.find(word)
+    return 1 if at < 0 else source.count("\n", 0, at) + 1
+
+
+def _path(node: nodes.Node) -> Path:
+    if isinstance(node, nodes.Name):
+        return (node.name,)
+    if isinstance(node, nodes.Getattr):
+        return (*start, node.attr) if (start := _path(node.node)) else ()
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
+        return (*start, node.arg.value) if (start := _path(node.node)) else ()
+    return ()

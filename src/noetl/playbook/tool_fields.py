@@ -1,0 +1,48 @@
+"""The kinds of tasks and the fields each has of its own, with the one name every spelling is handed on under.
+
+In `Task.options`: http has `url`, `method`, `headers`, `params`, `body` with `body_kind` (body, json, data or form);
+postgres and duckdb have `command`, a text or a list; shell has `cmds`, a text or a list; workbook has `name`; playbook
+has no `payload`, which is its `input`; nats has `value`, `consumer` and, for objects, `name`. A `timeout` of the kind
+becomes `Task.timeout`, unless `spec.timeout` is given or the kind waits by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from noetl.playbook.grammar import TASK_FIELDS, TASK_HOMES, TASK_REMOVED
+from noetl.playbook.kinds import Kind
+from noetl.playbook.kinds_of_data import DATA_KINDS
+from noetl.playbook.kinds_of_work import WORK_KINDS
+from noetl.playbook.shapes import Record
+
+KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **WORK_KINDS}
+"""What this build can run."""
+
+NOT_RUNNABLE: Final = frozenset({
+    "ducklake", "playbooks", "secrets", "iterator", "container", "snowflake", "snowflake_transfer", "gcs", "gateway",
+    "agent", "mcp", "task_sequence", "cursor_worker", "rhai", "subscription", "wasm",
+})  # fmt: skip
+"""Kinds of the language that this build does not have."""
+
+
+def task_record(kind: str) -> Record:
+    """Return the fields of a task of a kind; those of a kind that is not of this build are not checked."""
+    own = KINDS.get(kind)
+    if own is None:
+        return Record(f"{kind} task", TASK_FIELDS, extra="kept")
+    return Record(
+        f"{kind} task",
+        {**TASK_FIELDS, **own.fields},
+        own.doc,
+        removed=TASK_REMOVED,
+        homes={"timeout": "spec.timeout", **TASK_HOMES},
+        alternatives=own.alternatives,
+    )
+
+
+def handed_on_as(kind: str) -> dict[str, str]:
+    """Return under which name each alternative field of a kind is handed on."""
+    own = KINDS.get(kind)
+    return {} if own is None else {name: into for group in own.alternatives for name, into in group.into.items()}

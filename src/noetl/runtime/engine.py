@@ -1,0 +1,82 @@
+"""Engine and workers of one process, connected to its runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from noetl.dispatch.engine import Engine
+from noetl.dispatch.grants import CommandGrant
+from noetl.dispatch.port import Dispatch
+from noetl.execute.resources import WorkerResources
+from noetl.execute.services import Services
+from noetl.execute.tools.registry import known_kinds, load_tools
+from noetl.execute.worker import Worker
+from noetl.runtime.secrets import LocalSecrets
+from noetl.runtime.wiring import Runtime
+
+
+def producer_of(runtime: Runtime, role: str) -> str:
+    """Return the locator of this process in a role."""
+    own = runtime.settings.runtime
+    return (
+        f"noetl://tenant/{own.tenant_id}/org/{own.organization_id}/cluster/{own.cluster_id}/node/{own.node_id}"
+        f"/process/{os.getpid()}/{role}"
+    )
+
+
+@asynccontextmanager
+async def open_engine(runtime: Runtime, role: str = "server") -> AsyncIterator[Engine]:
+    """Give the engine of this process, with its reaper running, for the time of the block."""
+    engine = Engine(
+        runtime.database,
+        runtime.ledger,
+        runtime.payloads,
+        runtime.ids.mint,
+        runtime.ids.mint_many,
+        producer_of(runtime, role),
+        kinds=tuple(sorted(known_kinds())),
+    )
+    engine.reaper.start()
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+@asynccontextmanager
+async def open_worker(
+    runtime: Runtime,
+    dispatch: Dispatch,
+    *,
+    slots: int,
+    name: str | None = None,
+    on_rows: Callable[[CommandGrant, int, int], None] = lambda grant, done, failed: None,
+) -> AsyncIterator[Worker]:
+    """Give a running worker for the time of the block; at its end it finishes what it has begun."""
+    resources = WorkerResources()
+    python = {"cache": runtime.settings.cache_directory / "python"}
+    services = Services(
+        scope=runtime.scope,
+        tools=load_tools({"python": python}),
+        secrets=LocalSecrets(runtime.settings, runtime.database, runtime.scope),
+        store=runtime.payloads,
+        resources=resources,
+    )
+    worker = Worker(
+        name or f"{producer_of(runtime, 'worker')}/{socket.gethostname()}", dispatch, services, slots=slots, on_rows=on_rows
+    )
+    running = asyncio.get_running_loop().create_task(worker.run(), name="noetl-worker")
+    try:
+        yield worker
+        await worker.stop()
+        await running
+    finally:
+        if not running.done():
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+        await resources.aclose()

@@ -1,0 +1,135 @@
+"""Runs one playbook to its end in this process: engine, worker and projector together on the configured database."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from noetl.catalog.playbooks import Entry
+from noetl.dispatch.engine import Engine
+from noetl.dispatch.grants import CommandGrant
+from noetl.errors import InputError
+from noetl.plan.state import State
+from noetl.runtime.engine import open_engine, open_worker
+from noetl.runtime.settings import Settings
+from noetl.runtime.wiring import Runtime, open_runtime
+
+RUN_SLOTS = 32
+"""Slots of a run in one process: they wait for the network far more than they compute."""
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended."""
+
+    execution_id: int
+    path: str
+    version: int
+    status: str
+    seconds: float
+    result: Any
+    error: str | None
+    swallowed: int
+    workload: dict[str, Any]
+    claims: int
+    frames: int
+    warnings: tuple[str, ...] = ()
+
+
+class Watcher:
+    """What a live display may follow; every method does nothing unless overridden."""
+
+    def started(self, runtime: Runtime, engine: Engine, state: State) -> None:
+        """The execution began."""
+
+    def rows(self, step: str, done: int, failed: int) -> None:
+        """Rows of a loop were worked off."""
+
+
+async def run_playbook(
+    settings: Settings,
+    source: Path | str,
+    *,
+    workload: dict[str, Any] | None = None,
+    slots: int = RUN_SLOTS,
+    watcher: Watcher | None = None,
+    project: bool = True,
+) -> RunResult:
+    """Register a file, or take a path of the catalog, run it and wait for its end."""
+    async with open_runtime(settings) as runtime, open_engine(runtime, "run") as engine:
+        entry, warnings = await _entry(runtime, engine, source)
+        return await run_entry(
+            runtime, engine, entry, workload or {}, slots=slots, watcher=watcher or Watcher(), warnings=warnings, project=project
+        )
+
+
+async def _entry(runtime: Runtime, engine: Engine, source: Path | str) -> tuple[Entry, tuple[str, ...]]:
+    file = Path(source)
+    if file.is_file():
+        registered = await engine.catalog.register(
+            runtime.scope, await asyncio.to_thread(file.read_text), file=str(source)
+        )
+        return registered.entry, registered.warnings
+    if isinstance(source, Path) or str(source).endswith((".yaml", ".yml")):
+        raise InputError(f"there is no file {source}", hint="give a file, or the path of a registered playbook")
+    path, _, version = str(source).removeprefix("catalog://").partition("@")
+    return await engine.catalog.get(runtime.scope, path, int(version) if version else None), ()
+
+
+async def run_entry(
+    runtime: Runtime,
+    engine: Engine,
+    entry: Entry,
+    workload: dict[str, Any],
+    *,
+    slots: int,
+    watcher: Watcher,
+    warnings: tuple[str, ...] = (),
+    project: bool = True,
+) -> RunResult:
+    """Run a registered playbook with a worker of this process."""
+
+    def on_rows(grant: CommandGrant, done: int, failed: int) -> None:
+        watcher.rows(grant.step, done, failed)
+
+    dispatch = engine.dispatch(runtime.scope)
+    async with open_worker(runtime, dispatch, slots=slots, on_rows=on_rows) as worker:
+        began = time.monotonic()
+        state = await engine.start(runtime.scope, entry, workload, requested_by="cli")
+        watcher.started(runtime, engine, state)
+        state = await _finished(runtime, engine, state)
+        seconds = time.monotonic() - began
+    await engine.children.close()
+    if project:
+        await runtime.projector().run_until(await runtime.ledger.head())
+    found = state.results.get(state.result_step or "")
+    result = None if found is None else found.data
+    if found is not None and found.ref is not None and result is None:
+        result = {"_ref": msgspec.to_builtins(found.ref), **found.selected}
+    return RunResult(
+        execution_id=state.execution_id,
+        path=entry.path,
+        version=entry.version,
+        status=state.status,
+        seconds=seconds,
+        result=result,
+        error=state.error,
+        swallowed=state.swallowed,
+        workload=state.workload,
+        claims=worker.claims,
+        frames=engine.frames.minted,
+        warnings=warnings,
+    )
+
+
+async def _finished(runtime: Runtime, engine: Engine, state: State) -> State:
+    try:
+        return await engine.finished(runtime.scope, state.execution_id)
+    except asyncio.CancelledError:
+        # Interrupted by the user: what was begun is ended in the ledger, too, before the process goes.
+        await engine.cancel(runtime.scope, state.execution_id, reason="interrupted", by="cli")
+        raise

@@ -1,0 +1,73 @@
+"""A worker's secrets, read from the database by the process itself; what was handed out is known to the redactor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from noetl.credentials.access import CredentialCache, ScopedCredentials
+from noetl.credentials.fetching import Fetcher
+from noetl.credentials.keychain import Keychain
+from noetl.credentials.keychain_rows import KeychainRows, KeychainUse
+from noetl.credentials.keyring import KeyRing
+from noetl.credentials.providers.choice import all_providers
+from noetl.credentials.redact import Redactor
+from noetl.credentials.secret import revealed, secrets_in
+from noetl.credentials.store import CredentialStore
+from noetl.dispatch.grants import CommandGrant
+from noetl.execute.tools.port import Credential
+from noetl.ledger.database import Database
+from noetl.model.stream import Scope
+from noetl.playbook.model import Playbook
+from noetl.playbook.templates import compile_value
+from noetl.runtime.settings import Settings
+
+
+def open_keyring(settings: Settings) -> KeyRing:
+    """Return the master keys; the embedded database makes its first key by itself, any other is refused without one."""
+    directory = settings.key_directory / "credentials"
+    return KeyRing.load(directory, os.environ, create=settings.database.url is None)
+
+
+class LocalSecrets:
+    """The secrets of one organization. Keys are looked for at the first use: work without secrets needs none."""
+
+    def __init__(self, settings: Settings, database: Database, scope: Scope) -> None:
+        self._settings = settings
+        self._database = database
+        self._scope = scope
+        self.redaction = Redactor()
+        self._opened: tuple[ScopedCredentials, Keychain] | None = None
+
+    @property
+    def credentials(self) -> LocalSecrets:
+        """Itself: it knows credentials by name."""
+        return self
+
+    async def credential(self, name: str) -> Credential:
+        """Return a credential of this organization by name."""
+        return await self._open()[0].credential(name)
+
+    async def keychain(self, grant: CommandGrant, playbook: Playbook, names: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Resolve a playbook's keychain; the values are redacted from everything that leaves the worker."""
+        use = KeychainUse(self._scope, playbook.path, grant.execution_id)
+
+        def render(value: Any, before: Mapping[str, Any]) -> Any:
+            found = {**names, "keychain": revealed(before)}
+            return compile_value(value, f"{playbook.path}, field keychain").render(found)
+
+        found = await self._open()[1].resolve(use, playbook.keychain, render)
+        self.redaction.add(*secrets_in(found))
+        return {name: revealed(fields) for name, fields in found.items()}
+
+    def _open(self) -> tuple[ScopedCredentials, Keychain]:
+        if self._opened is None:
+            keys = open_keyring(self._settings)
+            store = CredentialStore(self._database, keys)
+            fetcher = Fetcher(store, all_providers(os.environ))
+            self._opened = (
+                ScopedCredentials(CredentialCache(store), self._scope, self.redaction),
+                Keychain(KeychainRows(self._database, keys), fetcher),
+            )
+        return self._opened

@@ -1,0 +1,275 @@
+"""The python tool: what code may look like, what it is given, and what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from noetl.execute.outcome import Outcome
+from noetl.execute.tools.port import Call
+from noetl.execute.tools.python import PythonTool
+from noetl.model.stream import Scope
+
+CallOf = Callable[..., Call]
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> PythonTool:
+    return PythonTool(processes=2, cache=tmp_path / "cache")
+
+
+def problem(outcome: Outcome) -> dict[str, object]:
+    assert outcome.error is not None, outcome
+    return {name: getattr(outcome.error, name) for name in outcome.error.__struct_fields__}
+
+
+async def test_code_may_assign_its_result(tool: PythonTool, call_of: CallOf) -> None:
+    outcome = await tool.run(call_of("python", code="result = {'sum': a + b}", input={"a": 1, "b": 2}))
+    assert (outcome.status, outcome.data) == ("ok", {"sum": 3})
+
+
+async def test_code_may_return_at_its_top_level(tool: PythonTool, call_of: CallOf) -> None:
+    code = """
+import math
+total: int = 0
+for n in numbers:
+    if n < 0:
+        return {"negative": n}
+    total += n
+def doubled(): return total * 2
+numbers = sorted(numbers)
+match numbers:
+    case [first, *rest]:
+        pass
+return [doubled(), math.floor(1.5), input_data["numbers"], first, rest, [x for x in numbers]]
+"""
+    outcome = await tool.run(call_of("python", code=code, input={"numbers": [2, 1]}))
+    assert outcome.data == [6, 1, [2, 1], 1, [2], [1, 2]]
+    outcome = await tool.run(call_of("python", code=code, input={"numbers": [1, -2]}))
+    assert outcome.data == {"negative": -2}
+
+
+async def test_code_that_does_not_reach_its_return_ends_like_any_other(tool: PythonTool, call_of: CallOf) -> None:
+    code = "if flag:\n    return 1\nresult = 2"
+    assert (await tool.run(call_of("python", code=code, input={"flag": True}))).data == 1
+    assert (await tool.run(call_of("python", code=code, input={"flag": False}))).data == 2
+
+
+async def test_main_is_called_with_the_input_then_the_scope_by_parameter_name(
+    tool: PythonTool, call_of: CallOf
+) -> None:
+    code = """
+def main(a, /, b, page, limit=10, *, input_data, **rest):
+    return {"a": a, "b": b, "page": page, "limit": limit, "all": sorted(input_data), "rest": rest}
+"""
+    call = call_of(
+        "python", code=code, input={"a": 1, "b": 2, "z": 3}, scope={"page": 7, "b": "no", "unasked": object()}
+    )
+    expected = {"a": 1, "b": 2, "page": 7, "limit": 10, "all": ["a", "b", "z"], "rest": {"z": 3}}
+    assert (await tool.run(call)).data == expected
+    again = call_of("python", code=code, input={"a": 1, "b": 2}, scope={"page": 8, "limit": 5})
+    assert (await tool.run(again)).data == {**expected, "page": 8, "limit": 5, "all": ["a", "b"], "rest": {}}
+
+
+async def test_main_may_be_a_coroutine_and_its_names_are_also_global(tool: PythonTool, call_of: CallOf) -> None:
+    code = "import asyncio\nasync def main(n):\n    await asyncio.sleep(0)\n    return n + factor"
+    assert (await tool.run(call_of("python", code=code, input={"n": 1, "factor": 2}))).data == 3
+
+
+async def test_a_script_with_a_main_guard_runs_its_main_once(tool: PythonTool, call_of: CallOf) -> None:
+    code = "def main(x):\n    print('ran')\n    return x\nif __name__ == '__main__':\n    main(0)"
+    outcome = await tool.run(call_of("python", code=code, input={"x": 5}))
+    assert (outcome.data, outcome.helpers["py"]["stdout"]) == (5, "ran\n")
+
+
+async def test_a_result_that_was_assigned_stands_and_main_is_not_called(tool: PythonTool, call_of: CallOf) -> None:
+    code = "def main(x):\n    print('ran')\n    return x\nresult = main(1)"
+    outcome = await tool.run(call_of("python", code=code))
+    assert (outcome.data, outcome.helpers["py"]["stdout"]) == (1, "ran\n")
+
+
+async def test_an_input_called_result_is_not_taken_for_the_result(tool: PythonTool, call_of: CallOf) -> None:
+    outcome = await tool.run(call_of("python", code="def main(result):\n    return result * 2", input={"result": 4}))
+    assert outcome.data == 8
+
+
+async def test_an_argument_nobody_gives_is_named(tool: PythonTool, call_of: CallOf) -> None:
+    found = problem(await tool.run(call_of("python", code="def main(a, b, c=1): ...", input={"a": 1})))
+    assert found["kind"] == "schema"
+    assert found["details"] == {"missing": ["b"]}
+    assert "'b'" in str(found["message"])
+
+
+async def test_an_exception_is_told_with_its_line(tool: PythonTool, call_of: CallOf) -> None:
+    code = "def deep(n):\n    if n == 0:\n        raise KeyError('gone')\n    deep(n - 1)\ndeep(2)"
+    found = problem(await tool.run(call_of("python", code=code)))
+    assert found["kind"] == "unknown"
+    assert found["retryable"] is False
+    assert found["exception_type"] == "KeyError"
+    assert found["message"] == "KeyError: 'gone' (line 3)"
+    assert [step["line"] for step in found["details"]["trace"]] == [5, 4, 4, 3]
+
+
+async def test_a_syntax_error_is_told_with_its_line(tool: PythonTool, call_of: CallOf) -> None:
+    for code in ("x = 1\ny = = 2", "x = 1\nbreak", "x = 1\nreturn = 2"):
+        found = problem(await tool.run(call_of("python", code=code)))
+        assert found["exception_type"] == "SyntaxError"
+        assert found["details"]["line"] == 2, code
+    assert (await tool.run(call_of("python", code="x = 1\ny = = 2"))).error is not None
+
+
+async def test_a_call_of_exit_is_a_problem_and_not_the_end_of_the_process(tool: PythonTool, call_of: CallOf) -> None:
+    found = problem(await tool.run(call_of("python", code="import sys\nsys.exit(3)")))
+    assert (found["exception_type"], found["message"]) == ("SystemExit", "SystemExit: 3 (line 2)")
+
+
+async def test_results_come_back_as_plain_values(tool: PythonTool, call_of: CallOf) -> None:
+    code = "import datetime, decimal\nresult = {1: datetime.date(2024, 1, 2), 'd': decimal.Decimal('1.10'), 'b': b'hi', 't': (1,)}"
+    outcome = await tool.run(call_of("python", code=code))
+    assert outcome.data == {"1": "2024-01-02", "d": "1.10", "b": "aGk=", "t": [1]}
+
+
+async def test_a_result_without_plain_form_names_the_place(tool: PythonTool, call_of: CallOf) -> None:
+    found = problem(await tool.run(call_of("python", code="result = {'a': [1, float('nan')]}")))
+    assert (found["kind"], found["code"]) == ("transform", "result_not_plain")
+    assert "$.a[1]" in str(found["message"])
+
+
+async def test_a_result_that_is_too_large_is_refused(tool: PythonTool, call_of: CallOf) -> None:
+    found = problem(await tool.run(call_of("python", code="result = 'x' * (65 * 1024 * 1024)")))
+    assert (found["kind"], found["code"]) == ("transform", "result_too_large")
+    assert (await tool.run(call_of("python", code="result = 1"))).data == 1
+
+
+async def test_a_large_result_comes_back_whole(tool: PythonTool, call_of: CallOf) -> None:
+    outcome = await tool.run(call_of("python", code="result = ['é' * 10] * 200_000"))
+    assert outcome.data == ["é" * 10] * 200_000
+
+
+async def test_what_is_printed_is_kept_up_to_a_bound(tool: PythonTool, call_of: CallOf) -> None:
+    code = "import os, sys\nprint('out')\nprint('err', file=sys.stderr)\nos.system('echo from a program')"
+    told = (await tool.run(call_of("python", code=code))).helpers["py"]
+    assert told == {"stdout": "out\nfrom a program\n", "stderr": "err\n", "truncated": False}
+    told = (await tool.run(call_of("python", code="print('x' * 1_000_000)"))).helpers["py"]
+    assert (len(told["stdout"]), told["truncated"]) == (65_536, True)
+    told = (await tool.run(call_of("python", code="print('after')"))).helpers["py"]
+    assert told["stdout"] == "after\n"
+
+
+async def test_calls_do_not_see_each_other(call_of: CallOf, tmp_path: Path) -> None:
+    tool = PythonTool(processes=1, cache=tmp_path)
+    first = """
+import os, sys
+here = os.getcwd()
+os.environ["LEFT"] = "1"; os.chdir("/"); sys.path.append("/left"); left = 1; sys.stdout = open(os.devnull, "w")
+result = [os.getpid(), here]
+"""
+    pid, here = (await tool.run(call_of("python", code=first))).data
+    second = """
+import os, sys
+print("seen")
+result = [os.getpid(), os.getcwd(), "LEFT" in os.environ, "/left" in sys.path, "left" in globals()]
+"""
+    outcome = await tool.run(call_of("python", code=second))
+    assert outcome.data == [pid, here, False, False, False]
+    assert outcome.helpers["py"]["stdout"] == "seen\n"
+
+
+async def test_organizations_never_share_a_process(tool: PythonTool, call_of: CallOf) -> None:
+    code = "import os\nresult = os.getpid()"
+    ours = (await tool.run(call_of("python", code=code))).data
+    theirs = (await tool.run(call_of("python", code=code, owner=Scope("acme", "finance")))).data
+    assert ours != theirs
+    assert (await tool.run(call_of("python", code=code))).data == ours
+
+
+async def test_neither_secrets_nor_descriptors_of_the_worker_are_visible(
+    tool: PythonTool, call_of: CallOf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NOETL_DATABASE_URL", "postgres://secret")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("LC_TIME", "C")
+    code = """
+import os, stat
+kinds = []
+for fd in map(int, os.listdir("/proc/self/fd")):
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError:
+        continue
+    kinds.append("file" if stat.S_ISREG(mode) else "socket" if stat.S_ISSOCK(mode) else "other")
+result = {"environment": sorted(os.environ), "descriptors": sorted(kinds)}
+"""
+    with (tmp_path / "open").open("w") as held:
+        os.set_inheritable(held.fileno(), True)
+        seen = (await tool.run(call_of("python", code=code))).data
+    assert "LC_TIME" in seen["environment"]
+    assert not [name for name in seen["environment"] if name.startswith(("NOETL", "AWS"))]
+    # Standard input, output and error, the channel, and the pipe whose end tells that the worker is gone.
+    assert seen["descriptors"] == ["other", "other", "other", "other", "socket"]
+
+
+async def test_input_that_is_not_plain_is_refused(tool: PythonTool, call_of: CallOf) -> None:
+    found = problem(await tool.run(call_of("python", code="result = 1", input={"x": object()})))
+    assert found["kind"] == "schema"
+    assert "$.x" in str(found["message"])
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({}, "either code or script"),
+        ({"code": "1", "script": "x.py"}, "either code or script"),
+        ({"code": 3}, "code is a text"),
+        ({"code": "1", "memory_mb": 1}, "memory_mb"),
+        ({"code": "1", "deps": {"pkgs": []}}, "deps takes"),
+        ({"code": "1", "deps": {"packages": [1]}}, "deps.packages"),
+        ({"code": "1", "deps": {"packages": ["--index-url=x"]}}, "not options of pip"),
+        ({"code": "1", "deps": {"venv_path": "/nowhere"}}, "/nowhere is no virtual environment"),
+        ({"code": "1", "deps": {"venv_path": "/nowhere", "packages": ["x"]}}, "both packages and venv_path"),
+    ],
+)
+async def test_options_that_make_no_sense_are_named(
+    tool: PythonTool, call_of: CallOf, options: dict[str, object], word: str
+) -> None:
+    found = problem(await tool.run(call_of("python", options=options)))
+    assert found["kind"] == "schema"
+    assert word in str(found["message"])
+
+
+async def test_an_interpreter_that_cannot_be_started_is_named(
+    tool: PythonTool, call_of: CallOf, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch(mode=0o644)
+    found = problem(await tool.run(call_of("python", code="result = 1", deps={"venv_path": str(tmp_path)})))
+    assert (found["code"], found["retryable"]) == ("process_not_started", False)
+    assert str(tmp_path) in str(found["message"])
+    assert (await tool.run(call_of("python", code="result = 1"))).data == 1
+
+
+async def test_modules_of_a_given_path_can_be_imported(tool: PythonTool, call_of: CallOf, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "invoices.py").write_text(f"origin = {name!r}")
+    code = "import invoices\nresult = invoices.origin"
+    for name in ("one", "two"):
+        outcome = await tool.run(call_of("python", code=code, deps={"sys_path": [str(tmp_path / name)]}))
+        assert outcome.data == name
+
+
+async def test_a_script_runs_in_place_of_code(tool: PythonTool, call_of: CallOf, tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("def main(n):\n    return n + 1")
+    outcome = await tool.run(call_of("python", script={"uri": str(tmp_path / "job.py")}, input={"n": 1}))
+    assert outcome.data == 2
+
+
+async def test_more_calls_than_processes_are_all_answered(tool: PythonTool, call_of: CallOf) -> None:
+    code = "import os, time\ntime.sleep(0.002)\nresult = [n, os.getpid()]"
+    outcomes = await asyncio.gather(*(tool.run(call_of("python", code=code, input={"n": n})) for n in range(50)))
+    assert [outcome.data[0] for outcome in outcomes] == list(range(50))
+    assert len({outcome.data[1] for outcome in outcomes}) == 2

@@ -1,0 +1,64 @@
+"""Every file of the corpus says in its first line what is to be told about it, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from noetl.playbook.check import problems_of
+from noetl.playbook.problems import Problem
+from noetl.playbook.tool_fields import KINDS
+
+CORPUS = Path(__file__).parents[2] / "playbooks"
+
+
+def files(folder: str) -> list[object]:
+    return [pytest.param(file, id=file.stem) for file in sorted((CORPUS / folder).glob("*.yaml"))]
+
+
+def expected(file: Path) -> list[str]:
+    return file.read_text().split("\n", 1)[0].removeprefix("# expect: ").split(", ")
+
+
+def told(problems: list[Problem]) -> list[str]:
+    return [f"{problem.line}:{problem.column} {problem.code}" for problem in problems]
+
+
+@pytest.mark.parametrize("file", files("good"))
+def test_a_canonical_playbook_has_no_problems_at_all(file: Path) -> None:
+    assert problems_of(file.read_text(), strict=True) == []
+
+
+@pytest.mark.parametrize("file", files("bad"))
+def test_a_wrong_playbook_is_refused_at_its_place(file: Path) -> None:
+    problems = problems_of(file.read_text(), file=file.name)
+    assert told([problem for problem in problems if problem.severity == "error"]) == expected(file)
+    assert all(problem.file == file.name for problem in problems)
+
+
+@pytest.mark.parametrize("file", files("legacy"))
+def test_an_old_spelling_is_read_with_a_warning(file: Path) -> None:
+    problems = problems_of(file.read_text())
+    assert told(problems) == expected(file)
+    assert {problem.severity for problem in problems} == {"warning"}
+    assert all(problem.suggestion for problem in problems)
+
+
+@pytest.mark.parametrize("file", files("legacy"))
+def test_an_old_spelling_is_refused_when_reading_strictly(file: Path) -> None:
+    problems = problems_of(file.read_text(), strict=True)
+    assert told(problems) == expected(file)
+    assert {problem.severity for problem in problems} == {"error"}
+
+
+@pytest.mark.parametrize("file", files("warned"))
+def test_a_doubtful_playbook_is_accepted_with_a_warning(file: Path) -> None:
+    problems = problems_of(file.read_text())
+    assert told(problems) == expected(file)
+    assert {problem.severity for problem in problems} == {"warning"}
+
+
+def test_the_corpus_uses_every_kind_of_task() -> None:
+    written = "".join(file.read_text() for file in (CORPUS / "good").glob("*.yaml"))
+    assert [kind for kind in KINDS if f"kind: {kind}" not in written] == []
