@@ -12,7 +12,17 @@ from bench.figure import Figure, table
 
 GROUPS = {
     "append": ("append.batch100", "append.concurrent64"),
+    "loop": ("loop.item_ms",),
+    "pft": (
+        "pft.wall",
+        "pft.frame_commit",
+        "pft.events_per_frame",
+        "pft.claims_per_frame",
+        "pft.memory_mb",
+        "pft.growth",
+    ),
     "replay": ("replay.full", "replay.snapshot", "replay.memory"),
+    "steps": ("steps.sequential", "steps.concurrent"),
     "start": ("start.help", "start.embedded"),
 }
 """Each group, one module of this package, with its figures."""

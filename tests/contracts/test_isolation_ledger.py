@@ -39,6 +39,15 @@ TABLES = (
     "event_archive",
     "archive_payload",
     "payload_tombstone",
+    "execution_head",
+    "command",
+    "stage",
+    "frame",
+    "catalog",
+    "worker",
+    "credential",
+    "keychain",
+    "api_token",
 )
 
 
@@ -67,9 +76,19 @@ async def insert_any_row(admin: asyncpg.Connection, table: str, scope: Scope) ->
         f"noetl.{table}",
     )
     own = {"tenant_id": f"'{scope.tenant_id}'", "organization_id": f"'{scope.organization_id}'"}
-    fitting = {"projection": "'execution'", "store_tier": "'object'"}
-    by_type = {"json": "'{}'", "timestamp with time zone": "now()", "bytea": "''", "text": "'x'"}
-    values = {name: own.get(name) or fitting.get(name) or by_type.get(kind, "1") for name, kind in columns}
+    fitting = {
+        "projection.projection": "'execution'",
+        "snapshot.projection": "'execution'",
+        "result_ref.store_tier": "'object'",
+        "command.status": "'PENDING'",
+        "frame.status": "'FREE'",
+        "stage.kind": "'loop'",
+        "api_token.digest": f"sha256('{scope.tenant_id}/{scope.organization_id}')",
+    }
+    by_type = {"json": "'{}'", "jsonb": "'{}'", "timestamp with time zone": "now()", "bytea": "''", "text": "'x'"}
+    values = {
+        name: own.get(name) or fitting.get(f"{table}.{name}") or by_type.get(kind, "1") for name, kind in columns
+    }
     await admin.execute(f"INSERT INTO noetl.{table} ({', '.join(values)}) VALUES ({', '.join(values.values())})")
 
 

@@ -259,9 +259,9 @@ async def test_the_row_itself_refuses_more_than_64_kib(database: Database, draft
     """INV-09."""
     draft = drafts.execution(drafts.mint(), meta={"x": 1})
     item = request(draft.stream, [draft], None)
-    (row,) = item.rows
+    ((row,),) = (part.rows for part in item.parts)
     large = [value if value != '{"x":1}' else '{"x":"' + "y" * 65536 + '"}' for value in row]
-    item.rows[0] = tuple(large)
+    item.parts[0].rows[0] = tuple(large)
     async with database.transaction(SCOPE) as connection:
         with pytest.raises(asyncpg.CheckViolationError) as refused:
             await connection.fetch(APPEND_SQL, *arguments(SCOPE, [item], timedelta(days=1)))

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,7 +20,6 @@ import pytest
 
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
-from noetl.model.event import Event
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.runtime import migrate
@@ -144,27 +144,31 @@ def test_a_serving_role_owns_nothing_and_may_make_nothing(owner_url: str, role: 
     ) == [(False,) * 7]
 
 
-async def test_events_survive_the_step_that_adds_projections_and_its_undoing(empty_url: str) -> None:
-    await asyncio.to_thread(migrate.upgrade, empty_url, "0002")
+async def test_events_survive_the_undoing_of_all_that_is_built_on_them_and_its_return(owner_url: str) -> None:
     drafts = Drafts(Scope("acme", "care"), IDS.mint)
     run, loop = drafts.mint(), drafts.mint()
     items = [drafts.loop_item(run, loop, index, idempotency_key=f"k{index}") for index in range(3)]
 
-    async def append_and_read() -> tuple[bool, list[Event]]:
-        database = Database(empty_url, as_roles=True)
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[PostgresLedger]:
+        database = Database(owner_url, as_roles=True)
         ledger = PostgresLedger(database)
-        answer = await ledger.append(items[0].stream, [drafts.again(item) for item in items])
-        events = await everything(ledger)
+        yield ledger
         await ledger.close()
         await database.close()
-        return answer.repeated, events
 
-    repeated, before = await append_and_read()
-    assert (repeated, len(before)) == (False, 3)
-    await asyncio.to_thread(migrate.upgrade, empty_url)
-    assert await append_and_read() == (True, before)
-    await asyncio.to_thread(migrate.downgrade, empty_url, "0002")
-    assert await append_and_read() == (True, before)
+    async with opened() as ledger:
+        await ledger.append(items[0].stream, items)
+        before = await everything(ledger)
+    assert len(before) == 3
+    await asyncio.to_thread(migrate.downgrade, owner_url, "0002")
+    async with opened() as ledger:
+        assert await everything(ledger) == before
+    await asyncio.to_thread(migrate.upgrade, owner_url)
+    async with opened() as ledger:
+        answer = await ledger.append(items[0].stream, [drafts.again(item) for item in items])
+        assert answer.repeated
+        assert await everything(ledger) == before
 
 
 @pytest.fixture

@@ -27,6 +27,10 @@ from noetl.plan.state import State
 from noetl.plan.trigger import Cancelled, Start
 
 
+LOOK_SECONDS = 1.0
+"""How often one looks whether an execution that another process drives has ended."""
+
+
 class Engine:
     """Starts, cancels and re-runs executions and gives workers a dispatch."""
 
@@ -49,6 +53,7 @@ class Engine:
         """Touched when commands wait for a worker."""
         self.ended = Signal()
         """Touched when an execution ends."""
+        self._finishing: dict[tuple[Scope, int], set[asyncio.Future[State]]] = {}
         self._ledger = ledger
         self._drafting = Drafting(mint_many, producer)
         self.catalog = Catalog(database, ledger, payloads, mint, producer, kinds)
@@ -65,6 +70,9 @@ class Engine:
 
     def _on_ended(self, scope: Scope, state: State) -> None:
         self.ended.touch()
+        for waiter in self._finishing.get((scope, state.execution_id), ()):
+            if not waiter.done():
+                waiter.set_result(state)
         self.children.ended_soon(scope, state)
 
     def dispatch(self, scope: Scope) -> LocalDispatch:
@@ -170,13 +178,23 @@ class Engine:
         """Wait for an execution's end and return its last state, or the present one after the timeout."""
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
-        while True:
-            seen = self.ended.number
-            state = await self.executions.state(scope, execution_id)
-            left = 1.0 if deadline is None else min(1.0, deadline - loop.time())
-            if state.ended or left <= 0:
-                return state
-            await self.ended.wait(seen, left)
+        waiter: asyncio.Future[State] = loop.create_future()
+        waiters = self._finishing.setdefault((scope, execution_id), set())
+        waiters.add(waiter)
+        try:
+            while True:
+                # What ends in this process says so itself; for other processes one looks.
+                state = await self.executions.state(scope, execution_id)
+                left = LOOK_SECONDS if deadline is None else min(LOOK_SECONDS, deadline - loop.time())
+                if state.ended or left <= 0:
+                    return state
+                done, _ = await asyncio.wait([waiter], timeout=left)
+                if done:
+                    return waiter.result()
+        finally:
+            waiters.discard(waiter)
+            if not waiters:
+                self._finishing.pop((scope, execution_id), None)
 
     async def exists(self, scope: Scope, execution_id: int) -> bool:
         """Tell whether there is such an execution."""

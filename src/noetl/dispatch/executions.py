@@ -91,6 +91,13 @@ class Executions:
             known.state = await self._read(scope, execution_id, known.state)
             return known.state
 
+    async def state_with(self, scope: Scope, execution_id: int, command_id: str) -> State:
+        """Return a state in which a command is open, from memory where this process issued it."""
+        known = self._known.get((scope, execution_id))
+        if known is not None and known.state is not None and known.state.run_of(command_id) is not None:
+            return known.state
+        return await self.state(scope, execution_id)
+
     async def plan(self, scope: Scope, state: State) -> Plan:
         """Return the playbook version an execution runs."""
         return await self._catalog.plan(scope, state.catalog_id)

@@ -97,7 +97,7 @@ class LocalDispatch:
             return None
         reach("claim.after_record")
         try:
-            state = await self._executions.state(self._scope, execution_id)
+            state = await self._executions.state_with(self._scope, execution_id, command_id)
             return self._executions.grant(state, command_id, lease, row["issued_event_id"])
         except NotFound:
             return None  # it was cancelled a moment ago

@@ -15,14 +15,17 @@ from noetl.plan.names import view
 from noetl.plan.planned import data_read
 from noetl.playbook.model import Playbook, Step
 from noetl.playbook.scopes import Names, names_of
+from noetl.playbook.templates import names_in
 
 
 async def names_for(services: Services, grant: CommandGrant, playbook: Playbook) -> Names:
     """Return the names a step's run starts from."""
     step = playbook.steps[grant.step]
-    read = _reads(playbook, step)
+    asked, read = _uses(playbook, step)
     results: dict[str, Any] = {}
     for name, result in grant.context.results.items():
+        if asked is not None and name not in asked:
+            continue
         if result.ref is not None and (read is None or name in read):
             results[name] = view(result, await load(services, result.ref))
         else:
@@ -49,15 +52,19 @@ async def load(services: Services, ref: PayloadRef) -> Any:
     return {"rows": rows_of(data)} if ref.media_type == ARROW_STREAM else data.decode(errors="replace")
 
 
-_READS: dict[tuple[str, str], frozenset[str] | None] = {}
+_Uses = tuple[frozenset[str] | None, frozenset[str] | None]
+_USES: dict[tuple[str, str], _Uses] = {}
 
 
-def _reads(playbook: Playbook, step: Step) -> frozenset[str] | None:
-    """Return the steps whose data a step looks at; None when its code may look at any."""
+def _uses(playbook: Playbook, step: Step) -> _Uses:
+    """Return the names a step's templates ask for and the steps whose data they look at; None when its code may use any."""
     key = (playbook.digest, step.name)
-    if key not in _READS:
-        if len(_READS) > 10_000:
-            _READS.clear()
-        kinds = {task.kind for task in step.tasks} | {task.kind for task in playbook.workbook.values()}
-        _READS[key] = None if "python" in kinds else data_read(msgspec.to_builtins(step))
-    return _READS[key]
+    if key not in _USES:
+        if len(_USES) > 10_000:
+            _USES.clear()
+        kinds = {task.kind for task in step.tasks}
+        workbook = playbook.workbook if "workbook" in kinds else {}
+        kinds |= {task.kind for task in workbook.values()}
+        written = msgspec.to_builtins((step, workbook, playbook.keychain))
+        _USES[key] = (None, None) if "python" in kinds else (names_in(written), data_read(written))
+    return _USES[key]

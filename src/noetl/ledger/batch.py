@@ -109,7 +109,8 @@ def arguments(scope: Scope, requests: Sequence[Request], key_ttl: timedelta) -> 
         scope.tenant_id,
         scope.organization_id,
         key_ttl,
-        any(row[_TYPE] in _ONCE for row in rows),
+        # A change of work is guarded by its stream's version and by the unique indexes; looking first would double its time.
+        not works and any(row[_TYPE] in _ONCE for row in rows),
         any(row[_PAYLOAD] is not None or row[_FIELDS] is not None for row in rows),
         sorted({row[_TYPE] for row in rows} & WORK_TYPES) if works else [],
         [group for _, _, _, group, _ in fences],

@@ -11,13 +11,19 @@ from typing import Any
 
 import msgspec
 
-from noetl.errors import TemplateFailed
+from noetl.errors import NoetlError, TemplateFailed
+from noetl.model.payload_ref import PayloadRef
+from noetl.plan.ending import end, stop_the_others
 from noetl.plan.entering import Entering
 from noetl.plan.fact import Fact
 from noetl.plan.leaving import leave
 from noetl.plan.planned import Plan
-from noetl.plan.state import State, evolve
+from noetl.plan.recorded import recorded, refuse_unrecordable
+from noetl.plan.state import Arrival, Result, State, evolve, gathered, net
 from noetl.plan.trigger import Cancelled, CommandEnded, Doubt, Start, Trigger
+
+ENTERED_MAX = 1_000
+"""Steps that one decision may enter: a ring of steps that end at once would never come to an end."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -32,8 +38,8 @@ def decide(
 ) -> Decision:
     """Decide what follows from a trigger.
 
-    `mint` gives ids for loops, stages and child executions. `loaded` holds the data of results that are too large for
-    the ledger, for the steps `needed` names.
+    `mint` gives ids for loops, stages and child executions. `loaded` holds the data behind the references that `needed`
+    gives, by step.
     """
     deciding = Deciding(plan, state, mint, loaded or {})
     if not state.ended:
@@ -41,25 +47,31 @@ def decide(
     return Decision(tuple(deciding.facts), deciding.state)
 
 
-def needed(plan: Plan, state: State, trigger: Trigger) -> frozenset[str]:
-    """Name the steps whose data, kept outside the ledger, the templates of this decision may look at."""
+def needed(plan: Plan, state: State, trigger: Trigger) -> dict[str, PayloadRef]:
+    """Return, by step, the references of data kept outside the ledger that the templates of this decision may look at."""
     steps = {arrival.step for arrival in state.waiting}
-    names: set[str] = set()
+    results = state.results
+    read: set[str] = set()
     if isinstance(trigger, CommandEnded):
         found = state.run_of(trigger.command_id)
         if found is None:
-            return frozenset()
-        names |= plan.step(found[0]).reads_on_exit
-        steps.update(plan.graph.targets[found[0]])
-        if "output" in names:
-            names.add(found[0])
+            return {}
+        own = found[0]
+        results = {**results, own: Result(ref=trigger.ref)}
+        read |= plan.step(own).reads_on_exit
+        if "output" in read:
+            read.add(own)
+        steps.update(plan.graph.targets[own])
     elif isinstance(trigger, Start):
+        results = msgspec.convert(trigger.results, dict[str, Result])
         steps.add(trigger.from_step or plan.playbook.entry)
+    kept = {step: result.ref for step, result in results.items() if result.ref is not None and result.data is None}
+    if not kept:
+        return {}
     if plan.playbook.final is not None:
         steps.add(plan.playbook.final)
-    for step in steps:
-        names |= plan.step(step).reads_on_entry
-    return frozenset(names & plan.steps.keys())
+    read |= plan.reads_from(steps)
+    return {step: ref for step, ref in kept.items() if step in read}
 
 
 class Deciding:
@@ -71,9 +83,14 @@ class Deciding:
         self.mint = mint
         self.loaded = loaded
         self.facts: list[Fact] = []
+        self._entered = 0
 
     def say(self, fact: Fact) -> None:
-        """Add a fact and go on from the state it leads to."""
+        """Add a fact and go on from the state it leads to, which is the one its event will lead to."""
+        if fact.context or fact.result:
+            where = f"{fact.event_type} {fact.node_name or ''}".rstrip()
+            context, result = recorded(fact.context, where), recorded(fact.result, where)
+            fact = msgspec.structs.replace(fact, context=context, result=result)
         self.facts.append(fact)
         if fact.at == "execution":
             self.state = evolve(self.state, fact)
@@ -82,6 +99,8 @@ class Deciding:
         """Decide on one trigger."""
         if isinstance(trigger, Start):
             self._start(trigger)
+        elif self.state.status == "NEW":
+            return  # nobody asked for it, so there is nothing to end
         elif isinstance(trigger, CommandEnded):
             self._command_ended(trigger)
         elif isinstance(trigger, Cancelled):
@@ -89,11 +108,11 @@ class Deciding:
                 Fact(
                     event_type="execution.cancelled",
                     error=trigger.reason,
-                    meta={"by": trigger.by, "swallowed_total": self.state.swallowed},
+                    meta={"by": trigger.by, "swallowed": self.state.swallowed},
                 )
             )
         elif isinstance(trigger, Doubt):
-            self._settle()
+            self._doubt()
 
     def _start(self, trigger: Start) -> None:
         if self.state.status != "NEW":
@@ -128,13 +147,14 @@ class Deciding:
         if found is None:
             return
         step, run = found
+        trigger = self._sound(step, trigger)
         error = trigger.error or {}
         meta: dict[str, Any] = {"attempt": trigger.attempt, "duration_ms": trigger.duration_ms}
         if trigger.swallowed:
             meta["swallowed"] = trigger.swallowed
         if trigger.tries:
             meta["tries"] = trigger.tries
-        if trigger.accumulate is not None:
+        if trigger.accumulate is not None and trigger.status == "ok":
             meta["accumulate"] = trigger.accumulate
         result: dict[str, Any] = {"status": trigger.status}
         if trigger.data is not None and trigger.ref is None:
@@ -153,7 +173,7 @@ class Deciding:
                 loop_id=run.loop_id,
                 status="failed" if failed else "completed",
                 meta=meta,
-                context={"set": trigger.ctx_writes} if trigger.ctx_writes else {},
+                context={"set": net(trigger.ctx_writes.items())} if trigger.ctx_writes else {},
                 result=result,
                 error=error.get("message") or "failed" if failed else None,
                 payload_ref=trigger.ref,
@@ -164,14 +184,45 @@ class Deciding:
             leave(self, step, trigger)
             self._settle()
 
+    def _sound(self, step: str, trigger: CommandEnded) -> CommandEnded:
+        """Return a report as it is, or as an error if what it says cannot be recorded or gathered."""
+        where = self.plan.step(step).where
+        try:
+            refuse_unrecordable([trigger.data, trigger.selected, trigger.ctx_writes], f"{where}, result")
+            if trigger.accumulate is not None and trigger.status == "ok":
+                if trigger.ref is not None:
+                    raise TemplateFailed(f"{where}, field output.accumulate: the result is too large to be gathered")
+                gathered(self.state.results.get(step), trigger.data, trigger.accumulate)
+        except NoetlError as problem:
+            error = {"kind": "transform", "message": problem.message, "retryable": False, "code": problem.code}
+            error = trigger.error or error
+            return msgspec.structs.replace(
+                trigger, status="error", error=error, data=None, ref=None, selected={}, ctx_writes={}
+            )
+        return trigger
+
+    def _doubt(self) -> None:
+        """Go on if anything can; what is under way with nothing open to end it would stay for ever, so it ends here."""
+        if self.state.active and not any(run.open for run in self.state.active.values()):
+            steps = ", ".join(self.state.active)
+            self.say(undecidable(self.state, f"nothing is open that could end the steps under way ({steps})"))
+        else:
+            self._settle()
+
     def _enter(self, step: str, cause: dict[str, Any], *, final: bool = False) -> None:
+        self._entered += 1
         Entering(self, step, cause, final=final).enter()
 
     def _settle(self) -> None:
         """Enter whatever may begin now; when nothing is open any more, end."""
         while not self.state.ended:
+            if self._entered > ENTERED_MAX:
+                last = self.facts[-1].node_name
+                reason = f"{ENTERED_MAX} steps were entered and left without any work, the last one was {last}"
+                self.say(undecidable(self.state, reason))
+                return
             if self.state.failure is not None and not self.state.final_entered:
-                self._stop_the_others()
+                stop_the_others(self)
             elif (arrival := self._next_arrival()) is not None:
                 cause = {"from": arrival.source, "arc": arrival.arc}
                 self._enter(arrival.step, {name: value for name, value in cause.items() if value is not None})
@@ -182,92 +233,33 @@ class Deciding:
             if final is not None and not self.state.final_entered and final not in self.state.runs:
                 self._enter(final, {"final": True}, final=True)
                 continue
-            self._end()
+            end(self)
 
-    def _next_arrival(self) -> Any:
+    def _next_arrival(self) -> Arrival | None:
         """Find the first step that was arrived at and that nothing under way can lead to any more."""
-        state, graph = self.state, self.plan.graph
-        for arrival in state.waiting:
+        state, graph, final = self.state, self.plan.graph, self.plan.playbook.final
+        # Whatever leads to the final step, it runs after everything else.
+        waiting = [arrival for arrival in state.waiting if arrival.step != final or final in state.runs]
+        for arrival in waiting:
             goal = arrival.step
             if goal in state.active:
                 continue
             if not graph.is_reduce(goal):
                 return arrival
-            others = {other.step for other in state.waiting if other.step != goal}
-            # Steps that wait for each other would wait for ever: of such a ring the first that was arrived at begins.
-            blocked = any(graph.reaches(step, goal) for step in state.active) or any(
-                graph.reaches(other, goal) and not graph.reaches(goal, other) for other in others
-            )
-            if not blocked:
+            # Steps in a ring lead to each other: were each to wait for the other, both would wait for ever.
+            if not any(graph.reaches(step, goal) for step in state.active) and not any(
+                graph.is_before(other.step, goal) for other in waiting
+            ):
                 return arrival
         return None
 
-    def _stop_the_others(self) -> None:
-        """A step failed for good: what else is under way is stopped, so that the execution can end."""
-        reason = f"stopped, because step {self.state.failed_step} failed"
-        for step, run in list(self.state.active.items()):
-            for command_id in run.open:
-                self.say(
-                    Fact(
-                        event_type="command.failed",
-                        node_name=step,
-                        command_id=command_id,
-                        stage_id=run.stage_id,
-                        loop_id=run.loop_id,
-                        status="cancelled",
-                        error=reason,
-                        result={"status": "error"},
-                        key=f"{command_id}/stopped",
-                    )
-                )
-            if run.stage_id is not None:
-                self.say(
-                    Fact(
-                        event_type="stage.closed",
-                        at="stage",
-                        node_name=step,
-                        stage_id=run.stage_id,
-                        loop_id=run.loop_id,
-                        status="cancelled",
-                        error=reason,
-                    )
-                )
-            self.say(
-                Fact(
-                    event_type="step.exited",
-                    node_name=step,
-                    status="cancelled",
-                    meta={"run": run.number},
-                    error=reason,
-                )
-            )
 
-    def _end(self) -> None:
-        state = self.state
-        meta: dict[str, Any] = {"swallowed": state.swallowed}
-        if state.failure is not None:
-            self.say(
-                Fact(
-                    event_type="playbook.failed",
-                    node_name=state.failed_step,
-                    status="failed",
-                    error=state.failure,
-                    meta=meta,
-                )
-            )
-            return
-        result: dict[str, Any] = {"status": "ok"}
-        ref = None
-        if state.result_step is not None:
-            found = state.results[state.result_step]
-            result |= {"step": state.result_step, "data": found.data}
-            ref = found.ref
-        self.say(Fact(event_type="playbook.completed", status="completed", meta=meta, result=result, payload_ref=ref))
-
-
-def undecidable(state: State, problem: Exception) -> Fact:
+def undecidable(state: State, problem: Exception | str) -> Fact:
     """Return the end of an execution that cannot be decided about, with its reason."""
-    said = problem.message if isinstance(problem, TemplateFailed) else f"{type(problem).__name__}: {problem}"
+    if isinstance(problem, NoetlError):
+        said = problem.message
+    else:
+        said = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
     return Fact(
         event_type="execution.failed",
         status="failed",

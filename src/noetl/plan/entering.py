@@ -11,6 +11,7 @@ from noetl.plan.fact import Fact
 from noetl.plan.leaving import leave
 from noetl.plan.names import state_names
 from noetl.plan.planned import PlannedLoop
+from noetl.plan.recorded import recorded, refuse_unrecordable
 from noetl.plan.trigger import CommandEnded, Tally
 from noetl.playbook.templates import holds
 
@@ -37,7 +38,9 @@ class Entering:
 
     def enter(self) -> None:
         """Say what becomes of the step; a step whose templates fail is entered and left as failed."""
-        names = state_names(self._deciding.state, loaded=self._deciding.loaded)
+        names = state_names(
+            self._deciding.state, asked=self._planned.names_on_entry, loaded=self._deciding.loaded
+        )
         try:
             refused = self._refused(names)
             if refused is not None:
@@ -108,7 +111,12 @@ class Entering:
         path = options.get("path") or options.get("catalog_id")
         if not isinstance(path, str) or not path:
             raise TemplateFailed(f"{self._planned.where}: the sub-playbook needs a path")
-        payload = {**given, **(options.get("payload") or {})}
+        over = options.get("payload") or {}
+        if not isinstance(over, Mapping):
+            raise TemplateFailed(
+                f"{self._planned.where}, field payload: a mapping is needed, and this is {type(over).__name__}"
+            )
+        payload = recorded({**given, **over}, f"{self._planned.where}, field payload")
         waits = any(options.get(name) for name in ("return_step", "result_step", "return_result")) or (
             options.get("wait", True) is not False
         )
@@ -246,6 +254,7 @@ def _rows(value: Any, where: str) -> list[Any]:
         value = list(value)
     if not isinstance(value, list):
         raise TemplateFailed(f"{where}: a list is needed, and this is {type(value).__name__}")
+    refuse_unrecordable(value, where)
     return value
 
 

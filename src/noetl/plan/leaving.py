@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from noetl.errors import NoetlError
+from noetl.plan.closing import Ending, close_command, close_loop
 from noetl.plan.fact import Fact
-from noetl.plan.names import DONE, FAILED, LOOP_DONE, state_names, view
-from noetl.plan.planned import PlannedStep
+from noetl.plan.names import state_names
+from noetl.plan.planned import PlannedArc, PlannedStep
+from noetl.plan.recorded import recorded
+from noetl.plan.state import net, written
 from noetl.plan.trigger import CommandEnded, Tally
 from noetl.playbook.scopes import Names, apply_set
 from noetl.playbook.templates import holds
@@ -21,71 +22,30 @@ if TYPE_CHECKING:
 def leave(deciding: Deciding, step: str, trigger: CommandEnded) -> None:
     """Say that a step ended, and where it goes from there."""
     planned = deciding.plan.step(step)
-    run = deciding.state.active[step]
-    closing: dict[str, Any] = {}
-    if run.loop is not None:
-        closing = close_loop(deciding, step, trigger.tally or Tally(), failed=run.failed)
-        failed = closing["status"] == "failed"
-    else:
-        if run.stage_id is not None:
-            status = "failed" if run.failed else "completed"
-            deciding.say(
-                Fact(event_type="stage.closed", at="stage", node_name=step, stage_id=run.stage_id, status=status)
-            )
-        failed = run.failed is not None
-    output = closing.get("output") or _output(deciding, step, trigger)
-    name = LOOP_DONE if run.loop is not None else FAILED if failed else DONE
-    names = state_names(
-        deciding.state, loaded=deciding.loaded, output=output, event={"name": name, "step": step, "type": str(name)}
-    )
-    if closing:
-        names["fanin"] = closing["fanin"]
-    names[step] = {**closing["data"], "data": closing["data"], "_ref": None} if closing else _own(deciding, names, step)
-    error = closing.get("error") or run.failed
+    is_loop = deciding.state.active[step].loop is not None
+    tally = trigger.tally or Tally()
+    ending = close_loop(deciding, step, tally) if is_loop else close_command(deciding, step, trigger)
+    names = _names(deciding, step, ending)
+    failed, error = ending.error is not None, ending.error
+    goes_on = planned.source.failure == "best_effort"
     try:
-        if not failed or run.loop is not None:
+        if is_loop or not failed:
             apply_set(names, planned.set)
-        taken, refused = _route(planned, names, failed=failed and run.loop is None)
+        taken, refused = _route(
+            planned, names, only_handlers=failed and not goes_on, may_lack_data=failed and not is_loop
+        )
+        writes = {
+            path: recorded(value, f"{planned.where}, set of ctx.{path}") for path, value in names.ctx_writes.items()
+        }
     except NoetlError as problem:
         # Where a template fails nobody can say what was meant, so nothing is guessed.
-        failed, taken, refused, error = True, [], [], problem.message
-        names.ctx_writes.clear()
-        fails = True
+        failed, fails, error = True, True, problem.message
+        taken, refused, writes = [], [], {}
     else:
-        fails = failed and not (taken and _handles_errors(planned, taken))
-    if not taken and not failed and deciding.plan.playbook.no_next_is_error and not _ends(deciding, planned):
-        failed = fails = True
-        error = f"no arc of step {step} holds, and executor.spec.no_next_is_error is set"
-    if planned.source.failure == "best_effort":
-        fails = False
-    bad = closing["bad"] if closing else int(failed)
-    swallowed = closing.get("errors", 0) + (0 if fails else bad)
-    _say_exited(
-        deciding, step, closing, names, taken, refused, failed=failed, fails=fails, error=error, swallowed=swallowed
-    )
-
-
-def _own(deciding: Deciding, names: Names, step: str) -> Any:
-    ended = deciding.state.active[step].ended
-    if ended is None:
-        return names.get(step)
-    return view(ended, deciding.loaded[step]) if step in deciding.loaded else view(ended)
-
-
-def _say_exited(
-    deciding: Deciding,
-    step: str,
-    closing: dict[str, Any],
-    names: Names,
-    taken: list[int],
-    refused: list[int],
-    *,
-    failed: bool,
-    fails: bool,
-    error: str | None,
-    swallowed: int,
-) -> None:
-    planned = deciding.plan.step(step)
+        fails = failed and not goes_on and not taken
+        if not taken and not fails and deciding.plan.playbook.no_next_is_error and not _ends(deciding, planned):
+            failed = fails = True
+            error = f"no arc of step {step} holds, and executor.spec.no_next_is_error is set"
     run = deciding.state.active[step]
     meta: dict[str, Any] = {"run": run.number}
     if taken:
@@ -94,8 +54,9 @@ def _say_exited(
         meta["refused"] = refused
     if fails:
         meta["fails"] = True
-    if swallowed:
+    if swallowed := ending.swallowed + (0 if fails else ending.bad):
         meta["swallowed"] = swallowed
+    changes = net([*sorted(ending.ctx.items()), *writes.items()])
     deciding.say(
         Fact(
             event_type="step.exited",
@@ -104,38 +65,35 @@ def _say_exited(
             stage_id=run.stage_id,
             loop_id=run.loop_id,
             meta=meta,
-            context={"set": {**closing.get("ctx", {}), **names.ctx_writes}}
-            if names.ctx_writes or closing.get("ctx")
-            else {},
-            result={"status": "error" if failed else "ok", "data": closing["data"]} if closing else {},
+            context={"set": changes} if changes else {},
+            result=ending.result,
             error=error if failed else None,
-            payload_ref=closing.get("manifest"),
+            payload_ref=ending.manifest,
         )
     )
 
 
-def _output(deciding: Deciding, step: str, trigger: CommandEnded) -> dict[str, Any]:
-    data = deciding.loaded.get(step, trigger.data)
-    return {
-        "status": trigger.status,
-        "data": data,
-        "ref": None if trigger.ref is None else msgspec.to_builtins(trigger.ref),
-        "error": trigger.error,
-        "meta": {"attempt": trigger.attempt, "duration_ms": trigger.duration_ms},
-        **trigger.helpers,
-    }
+def _names(deciding: Deciding, step: str, ending: Ending) -> Names:
+    event = {"name": ending.event, "step": step, "type": str(ending.event)}
+    names = state_names(
+        deciding.state, asked=deciding.plan.step(step).names_on_exit, loaded=deciding.loaded, output=ending.output, event=event
+    )
+    names["ctx"] = written(names["ctx"], ending.ctx)
+    names[step] = ending.own
+    if ending.fanin is not None:
+        names["fanin"] = ending.fanin
+    return names
 
 
-def _route(planned: PlannedStep, names: Names, *, failed: bool) -> tuple[list[int], list[int]]:
+def _route(
+    planned: PlannedStep, names: Names, *, only_handlers: bool, may_lack_data: bool
+) -> tuple[list[int], list[int]]:
     """Return the arcs that are taken and those that were looked at and not taken."""
     router = planned.source.router
     taken: list[int] = []
     refused: list[int] = []
     for number, arc in enumerate(planned.arcs):
-        if failed and not arc.takes_errors:
-            refused.append(number)
-            continue
-        if arc.when is not None and not _holds(arc, names, failed=failed):
+        if (only_handlers and not arc.takes_errors) or not _holds(arc, names, may_lack_data=may_lack_data):
             refused.append(number)
             continue
         taken.append(number)
@@ -146,93 +104,20 @@ def _route(planned: PlannedStep, names: Names, *, failed: bool) -> tuple[list[in
     return taken, refused
 
 
-def _holds(arc: Any, names: Names, *, failed: bool) -> bool:
+def _holds(arc: PlannedArc, names: Names, *, may_lack_data: bool) -> bool:
+    if arc.when is None:
+        return True
     try:
         return holds(arc.when.render(names), "arc")
     except NoetlError:
         # After an error its data may be missing: a condition on them is not what handles the error.
-        if failed:
+        if may_lack_data:
             return False
         raise
 
 
-def _handles_errors(planned: PlannedStep, taken: list[int]) -> bool:
-    return any(planned.arcs[number].takes_errors for number in taken)
-
-
 def _ends(deciding: Deciding, planned: PlannedStep) -> bool:
-    playbook = deciding.plan.playbook
+    playbook, router = deciding.plan.playbook, planned.source.router
+    if router is not None and router.on_no_match == "quiet":
+        return True
     return planned.source.name in (playbook.final, "end") or (not planned.arcs and playbook.final is not None)
-
-
-def close_loop(deciding: Deciding, step: str, tally: Tally, *, failed: str | None) -> dict[str, Any]:
-    """Say that a loop's rows have all ended, and return its outcome."""
-    run = deciding.state.active[step]
-    loop = run.loop or {}
-    total = loop["total"] if loop["total"] is not None else tally.rows_done + tally.rows_failed
-    lost = max(0, total - tally.rows_done - tally.rows_failed)
-    bad = tally.rows_failed + lost
-    counts = {"done": tally.rows_done, "failed": bad, "total": total}
-    fanin = "complete" if not bad else "failed" if not tally.rows_done and total else "partial"
-    options = deciding.plan.step(step).source.loop
-    assert options is not None
-    if loop["mode"] == "fanout" and bad and (options.fanout.fail_fast or not options.fanout.allow_partial):
-        fanin = "failed"
-    is_failed = (fanin == "failed" if loop["mode"] == "fanout" else bool(bad)) or failed is not None
-    status = "failed" if is_failed else "completed"
-    if run.stage_id is not None:
-        deciding.say(
-            Fact(
-                event_type="stage.closed",
-                at="stage",
-                node_name=step,
-                stage_id=run.stage_id,
-                loop_id=run.loop_id,
-                status=status,
-                meta={"frames": tally.frames, "rows": total, "failed": bad},
-            )
-        )
-    if loop["mode"] == "fanout":
-        done = Fact(
-            event_type="loop.fanin.completed",
-            at="loop",
-            node_name=step,
-            loop_id=run.loop_id,
-            status="completed" if fanin == "complete" else fanin,
-            result={"status": fanin, "context": counts},
-        )
-    else:
-        done = Fact(
-            event_type="loop.done",
-            at="loop",
-            node_name=step,
-            loop_id=run.loop_id,
-            status="completed",
-            result={
-                "status": "error" if bad else "ok",
-                "context": {"total": total, "completed": tally.rows_done, "failed": bad},
-            },
-        )
-    deciding.say(done)
-    data: dict[str, Any] = {"total": total, "completed": tally.rows_done, "failed": bad, "frames": tally.frames}
-    if tally.results is not None:
-        data["results"] = tally.results
-    return {
-        "status": status,
-        "error": failed or (f"{bad} of {total} rows failed" if bad else None),
-        "errors": tally.errors,
-        "bad": bad,
-        "fanin": {"status": fanin, **counts},
-        "data": data,
-        "ctx": tally.ctx,
-        "manifest": tally.manifest,
-        "output": {
-            "status": "error" if bad else "ok",
-            "data": data,
-            "ref": None,
-            "error": {"kind": "unknown", "message": f"{bad} of {total} rows failed", "retryable": False}
-            if bad
-            else None,
-            "meta": {"attempt": 1, "duration_ms": 0.0},
-        },
-    }

@@ -36,11 +36,15 @@ class EventName(str):
 DONE = EventName("call.done", "step.done", "step.exit", "step.exited", "command.completed")
 FAILED = EventName("call.error", "step.failed", "step.exit", "step.exited", "command.failed")
 LOOP_DONE = EventName("loop.done", "call.done", "step.done", "step.exit", "step.exited", "loop.fanin.completed")
+LOOP_FAILED = EventName("loop.done", "call.error", "step.failed", "step.exit", "step.exited", "loop.fanin.completed")
+"""All rows have ended, and not all of them well."""
 
 
 def view(result: Result, loaded: Any = _MISSING) -> dict[str, Any]:
     """Return how a step's result looks in templates: its fields at the top, all of it as `data`, `_ref` beside."""
-    data = result.data if loaded is _MISSING else loaded
+    # A loop's counts stand in its result, and its reference is to its frames' results: these hide nothing.
+    is_outside = result.ref is not None and result.data is None
+    data = loaded if is_outside and loaded is not _MISSING else result.data
     names: dict[str, Any] = {**result.selected}
     if isinstance(data, Mapping):
         names.update(data)
@@ -55,13 +59,19 @@ def view(result: Result, loaded: Any = _MISSING) -> dict[str, Any]:
 def state_names(
     state: State,
     *,
+    asked: frozenset[str],
     loaded: Mapping[str, Any] = {},
     output: Mapping[str, Any] | None = None,
     event: Mapping[str, Any] = {},
 ) -> Names:
-    """Return the names for the planner's templates; `loaded` holds data of results that stand outside the ledger."""
+    """Return the names for the planner's templates; `loaded` holds data of results that stand outside the ledger.
+
+    Of the results only those asked for are made ready: an execution may have thousands.
+    """
     results = {
-        step: view(result, loaded[step]) if step in loaded else view(result) for step, result in state.results.items()
+        step: view(result, loaded[step]) if step in loaded else view(result)
+        for step in asked
+        if (result := state.results.get(step)) is not None
     }
     return names_of(
         execution_id=state.execution_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ class PlannedArc(msgspec.Struct, frozen=True, kw_only=True):
     when: CompiledValue | None
     set: CompiledSet
     takes_errors: bool
-    """Its condition looks at the outcome, so it may be what an error is handled by."""
+    """Its condition looks at how the step ended, beyond its data, so it may be what an error is handled by."""
     where: str
 
 
@@ -43,9 +44,18 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     child: CompiledValue | None
     """For a step that is one sub-playbook: its path, version and input."""
     timeout: CompiledValue | None
+    names_on_entry: frozenset[str]
+    names_on_exit: frozenset[str]
+    """What the templates ask for at the top: nothing else need be made ready for them."""
     reads_on_entry: frozenset[str]
     reads_on_exit: frozenset[str]
+    """Of these, the steps whose data they look at."""
     where: str
+
+    @property
+    def may_end_at_once(self) -> bool:
+        """Whether it may be left in the decision that entered it: its rows may be none, or its templates fail."""
+        return bool(self.loop or self.child or self.admit)
 
     @property
     def tool_kind(self) -> str:
@@ -58,19 +68,37 @@ class Plan:
 
     def __init__(self, playbook: Playbook) -> None:
         self.playbook = playbook
-        self.graph = Graph(playbook.steps)
+        self.graph = Graph(playbook.steps, playbook.entry)
         self.steps = {name: _planned(playbook, step) for name, step in playbook.steps.items()}
 
     def step(self, name: str) -> PlannedStep:
         """Return a step by name."""
         return self.steps[name]
 
+    def reads_from(self, steps: Iterable[str]) -> frozenset[str]:
+        """Return the names whose data may be looked at when steps are entered, and by what follows at once."""
+        read: set[str] = set()
+        left = list(steps)
+        seen = set(left)
+        while left:
+            step = self.steps[left.pop()]
+            read |= step.reads_on_entry
+            if not step.may_end_at_once:
+                continue
+            read |= step.reads_on_exit
+            further = set(self.graph.targets[step.source.name]) - seen
+            seen |= further
+            left += further
+        return frozenset(read)
+
 
 def _planned(playbook: Playbook, step: Step) -> PlannedStep:
     where = f"{playbook.path}, step {step.name}"
     arcs = step.router.arcs if step.router else ()
     only = step.tasks[0]
-    is_child = step.loop is None and len(step.tasks) == 1 and only.kind == "playbook" and only.policy is None
+    # What the task itself does with its outcome is done on a worker, so then it cannot be suspended.
+    is_plain = only.policy is None and only.output is None and not only.set
+    is_child = step.loop is None and len(step.tasks) == 1 and only.kind == "playbook" and is_plain
     child = {"options": only.options, "input": {**step.input, **only.input}} if is_child else None
     entry: list[Any] = [[rule.when, rule.allow] for rule in step.admit]
     entry += [step.loop.collection, step.loop.max_in_flight, msgspec.to_builtins(step.loop.frame)] if step.loop else []
@@ -90,6 +118,8 @@ def _planned(playbook: Playbook, step: Step) -> PlannedStep:
         arcs=tuple(_arc(arc, f"{where}, arc {number} to {arc.step}") for number, arc in enumerate(arcs)),
         child=None if child is None else compile_value(child, f"{where}, tool playbook"),
         timeout=None if step.timeout is None else compile_value(step.timeout, f"{where}, field spec.timeout"),
+        names_on_entry=names_in(entry),
+        names_on_exit=names_in(leaving),
         reads_on_entry=data_read(entry),
         reads_on_exit=data_read(leaving),
         where=where,
@@ -101,9 +131,13 @@ def _arc(arc: Arc, where: str) -> PlannedArc:
         step=arc.step,
         when=None if arc.when is None else compile_value(arc.when, f"{where}, field when"),
         set=compile_set(arc.set, where),
-        takes_errors=arc.when is not None and not names_in(arc.when).isdisjoint({"event", "output"}),
+        takes_errors=is_template(arc.when) and any(map(_is_about_outcome, compiled(arc.when).paths)),
         where=where,
     )
+
+
+def _is_about_outcome(path: tuple[str | int, ...]) -> bool:
+    return path[0] == "event" or (path[0] == "output" and path[1:2] != ("data",))
 
 
 def _loop(loop: Loop, where: str) -> PlannedLoop:

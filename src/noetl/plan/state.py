@@ -5,7 +5,7 @@ Values are never changed in place: every event gives a new state, so a decision 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -188,17 +188,22 @@ def _command_ended(state: State, said: Said) -> State:
 
 def _gathered(before: Result | None, said: Said) -> Any:
     rule = said.meta.get("accumulate")
-    previous = None if before is None else before.accumulated
-    if rule is None:
-        return previous
-    return accumulate(previous, said.result.get("data"), msgspec.convert(rule, Accumulate))
+    if rule is None or said.event_type != "command.completed":
+        return None if before is None else before.accumulated
+    return gathered(before, said.result.get("data"), rule)
+
+
+def gathered(before: Result | None, data: Any, rule: Mapping[str, Any]) -> Any:
+    """Return what a step's runs have gathered with one more result; TemplateFailed if it does not fit."""
+    return accumulate(None if before is None else before.accumulated, data, msgspec.convert(rule, Accumulate))
 
 
 def _exited(state: State, said: Said) -> State:
     step, meta = said.node_name or "", said.meta
     run = state.active.get(step)
     active = {name: other for name, other in state.active.items() if name != step}
-    result = run.ended if run is not None else None
+    # What a step came to before it was stopped is what it came to.
+    result = run.ended if run is not None and said.status != "cancelled" else None
     if said.result:
         result = Result(
             status=said.result.get("status", "ok"),
@@ -207,15 +212,17 @@ def _exited(state: State, said: Said) -> State:
             selected=said.result.get("selected", {}),
         )
     arrivals = tuple(Arrival(target, step, arc) for arc, target in meta.get("taken", ()))
+    fails = bool(meta.get("fails"))
     speaks = result is not None and said.status == "completed" and (result.data is not None or result.ref is not None)
     return _replace(
         state,
         active=active,
         results=state.results if result is None else {**state.results, step: result},
         ctx=written(state.ctx, said.context.get("set")),
-        waiting=(*state.waiting, *arrivals),
-        failure=(state.failure or said.error) if meta.get("fails") else state.failure,
-        failed_step=(state.failed_step or step) if meta.get("fails") else state.failed_step,
+        # After a failure nothing begins any more that was arrived at before.
+        waiting=() if fails else (*state.waiting, *arrivals),
+        failure=(state.failure or said.error) if fails else state.failure,
+        failed_step=(state.failed_step or step) if fails else state.failed_step,
         # A closing step that says nothing must not hide the real result.
         result_step=step if speaks else state.result_step,
         swallowed=state.swallowed + meta.get("swallowed", 0),
@@ -232,6 +239,18 @@ _CHANGES: Final[dict[str, Callable[[State, Said], State]]] = {
     "command.failed": _command_ended,
     "step.exited": _exited,
 }
+
+
+def net(writes: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return writes by path, given in the order they were made, without those that a later write above them undid.
+
+    What is left gives the same values in whatever order events keep it, as long as shorter paths come first.
+    """
+    kept: dict[str, Any] = {}
+    for path, value in writes:
+        kept = {name: old for name, old in kept.items() if not name.startswith(f"{path}.")}
+        kept[path] = value
+    return kept
 
 
 def written(ctx: dict[str, Any], writes: Mapping[str, Any] | None) -> dict[str, Any]:

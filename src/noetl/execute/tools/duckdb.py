@@ -10,7 +10,7 @@ import duckdb
 
 from noetl.execute.outcome import Outcome
 from noetl.execute.tools.duckdb_databases import MEMORY, databases_of
-from noetl.execute.tools.duckdb_readable import like_all_moments, readable
+from noetl.execute.tools.duckdb_readable import like_all_moments, readable, unreadable
 from noetl.execute.tools.duckdb_secrets import Secret, drop, install, secrets_of
 from noetl.execute.tools.duckdb_values import BadTask, plain_value, problem_of
 from noetl.execute.tools.port import Call
@@ -75,10 +75,18 @@ def _run(
             connection.execute(statement, _chosen(statement, params))
         chosen = _chosen(last, params)
         sent, texts = readable(connection, last, chosen)
-        connection.execute(sent, chosen)
-        return _result(connection, last, texts)
+        if _returning(last) and not any(one.type == duckdb.StatementType.TRANSACTION for one in statements):
+            connection.execute("BEGIN")
+            data = _result(connection.execute(sent, chosen), last, texts)
+            connection.execute("COMMIT")
+            return data
+        return _result(connection.execute(sent, chosen), last, texts)
     finally:
         drop(connection, secrets)
+
+
+def _returning(statement: duckdb.Statement) -> bool:
+    return statement.type.name in _CHANGES and "returning" in statement.query.lower()
 
 
 def _chosen(statement: duckdb.Statement, params: Any) -> Any:
@@ -95,8 +103,12 @@ def _result(
     connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, texts: Collection[str]
 ) -> dict[str, Any]:
     columns = [column[0] for column in connection.description or ()]
+    lost = unreadable(connection)
+    if lost:
+        # Said before anything is committed: a session that ends without a commit has changed nothing.
+        raise BadTask(f"the duckdb task returns {', '.join(lost)} in a type with no exact plain form; cast it to text")
     found = connection.fetchall()
-    if statement.type.name in _CHANGES and columns == ["Count"] and "returning" not in statement.query.lower():
+    if statement.type.name in _CHANGES and columns == ["Count"] and not _returning(statement):
         return {"status": "ok", "rows": [], "row_count": int(found[0][0]) if found else 0, "columns": []}
     if duckdb.ExpectedResultType.QUERY_RESULT not in statement.expected_result_type:
         found, columns = [], []

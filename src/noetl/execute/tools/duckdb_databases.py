@@ -62,9 +62,17 @@ class Databases:
         finally:
             file.users -= 1
             if file.users == 0:
-                del self._files[path]
-                if file.connection is not None:
-                    file.connection.close()
+                await self._close(path, file)
+
+    async def _close(self, path: str, file: _File) -> None:
+        async with file.lock:
+            # Somebody may have come while the lock was waited for.
+            if file.users == 0 and file.connection is not None:
+                connection, file.connection = file.connection, None
+                # Closing writes what is not yet in the file.
+                await asyncio.wrap_future(self._threads.submit(connection.close))
+        if file.users == 0:
+            self._files.pop(path, None)
 
     async def _open(self, path: str) -> duckdb.DuckDBPyConnection:
         opening = asyncio.wrap_future(self._threads.submit(duckdb.connect, path, config=self._settings))

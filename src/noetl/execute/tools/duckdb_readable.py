@@ -15,14 +15,11 @@ def readable(
     connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, params: Any
 ) -> tuple[duckdb.Statement | str, frozenset[str]]:
     """Return the statement, or its text with such columns cast, and the names of those; nothing is executed."""
-    query = statement.query.rstrip().rstrip(";")
-    before, source = "", f"({query}\n)"
     if statement.type != duckdb.StatementType.SELECT:
-        if "returning" not in query.lower():
-            return statement, frozenset()
-        before, source = f"WITH changed AS {source} ", "changed"
+        return statement, frozenset()
+    query = f"({statement.query.rstrip().rstrip(';')}\n)"
     try:
-        columns = connection.execute(f"DESCRIBE {before}SELECT * FROM {source}", params).fetchall()  # noqa: S608
+        columns = connection.execute(f"DESCRIBE SELECT * FROM {query}", params).fetchall()  # noqa: S608
     except duckdb.Error:
         # What is wrong with it shows when it is run as it is.
         return statement, frozenset()
@@ -33,7 +30,12 @@ def readable(
         f"CAST({quoted(name)} AS {_INEXACT.sub('VARCHAR', kind)}) AS {quoted(name)}" for name, kind in inexact.items()
     )
     # The task's own query with casts around its columns.
-    return f"{before}SELECT * REPLACE ({casts}) FROM {source}", frozenset(inexact)  # noqa: S608
+    return f"SELECT * REPLACE ({casts}) FROM {query}", frozenset(inexact)  # noqa: S608
+
+
+def unreadable(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return the columns of the connection's result that would have needed a cast."""
+    return [str(name) for name, kind, *_ in connection.description or () if _INEXACT.search(str(kind))]
 
 
 def like_all_moments(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,8 +102,14 @@ def install(connection: duckdb.DuckDBPyConnection, secrets: list[Secret], *, att
 
 def drop(connection: duckdb.DuckDBPyConnection, secrets: list[Secret]) -> None:
     """Forget the secrets, which would otherwise live as long as the database is open."""
+    if not secrets:
+        return
+    with suppress(duckdb.Error):
+        # A transaction that failed would refuse everything else.
+        connection.execute("ROLLBACK")
     for secret in secrets:
-        connection.execute(f"DROP TEMPORARY SECRET IF EXISTS {quoted(secret.name)}")
+        with suppress(duckdb.Error):
+            connection.execute(f"DROP TEMPORARY SECRET IF EXISTS {quoted(secret.name)}")
 
 
 def load_extension(connection: duckdb.DuckDBPyConnection, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -46,7 +46,10 @@ def build(call: Call, proof: Proof) -> Request:
     """Return the request a call describes."""
     options = call.options
     method = str(options.get("method") or "GET").upper()
-    headers = {str(name): str(value) for name, value in (options.get("headers") or {}).items() if value is not None}
+    named_headers = options.get("headers") or {}
+    if not isinstance(named_headers, Mapping):
+        raise BadRequest("`headers` of an http task is a mapping")
+    headers = {str(name): str(value) for name, value in named_headers.items() if value is not None}
     given = {name.lower() for name in headers}
     body = options.get("body")
     payload: Body = None
@@ -80,7 +83,10 @@ def _url(text: str, params: Any, query: Mapping[str, str]) -> URL:
 def _pairs(params: Any) -> Iterator[tuple[str, str]]:
     """Yield names and texts; a list repeats its name, nothing is left out but None."""
     items = params.items() if isinstance(params, Mapping) else params
-    if isinstance(items, str) or not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        raise BadRequest("`params` and `form` of an http task are mappings or lists of pairs")
+    items = list(items)
+    if not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
         raise BadRequest("`params` and `form` of an http task are mappings or lists of pairs")
     for name, value in items:
         for each in _flat(value):

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 from noetl.execute.outcome import Outcome, Problem
 from noetl.execute.tools.port import Call
+from noetl.execute.tools.postgres_pool import pool_of
 from noetl.execute.tools.postgres_problems import SUCCESS, problem_of
 from noetl.execute.tools.postgres_script import Result, run_script
 from noetl.execute.tools.postgres_statements import leaves_traces, read_command
-from noetl.execute.tools.postgres_target import pool_of
 
 
 class PostgresTool:

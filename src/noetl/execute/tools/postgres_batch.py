@@ -10,10 +10,11 @@ import asyncpg
 from noetl.execute.outcome import Outcome
 from noetl.execute.tools.port import Call, Resources
 from noetl.execute.tools.postgres import PostgresTool, answered, refused, within
+from noetl.execute.tools.postgres_pool import Pool, pool_for
 from noetl.execute.tools.postgres_problems import BadCommand, problem_of
 from noetl.execute.tools.postgres_script import BETWEEN, Result, commanded, joined, run_one
 from noetl.execute.tools.postgres_statements import gives_rows, leaves_traces, read_command, stands_alone
-from noetl.execute.tools.postgres_target import Connection, Pool, find_target, pool_for
+from noetl.execute.tools.postgres_target import Connection, find_target
 from noetl.execute.tools.sql_split import Statement
 
 _TEXT_LIMIT = 1 << 20

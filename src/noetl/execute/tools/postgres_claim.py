@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+
+import asyncpg
 
 from noetl.errors import NoetlError
 from noetl.execute.outcome import Problem
 from noetl.execute.tools.port import Call
+from noetl.execute.tools.postgres_pool import Pool, pool_of
 from noetl.execute.tools.postgres_problems import BadCommand, problem_of
 from noetl.execute.tools.postgres_script import BETWEEN, joined, run_one
 from noetl.execute.tools.postgres_statements import gives_rows, leaves_traces, read_command, stands_alone
-from noetl.execute.tools.postgres_target import Connection, Pool, pool_of
+from noetl.execute.tools.postgres_target import Connection
 from noetl.execute.tools.sql_split import Statement
 
 # A worker that is paused with a claim open must not keep its rows from all others for ever.
@@ -41,12 +44,20 @@ class Claim:
 
     async def rows(self) -> list[dict[str, Any]]:
         """Run the claiming statement, the last one of the command, and return its rows; the transaction stays open."""
-        *before, claiming = self._found
         try:
-            await self._connection.execute(f"{_BEGIN}{BETWEEN}{joined(before)}")
-            return (await run_one(self._connection, self._pool, claiming, self._params)).rows
+            try:
+                return await self._claim()
+            except asyncpg.InvalidCachedStatementError:
+                # The table changed under a prepared statement, which the driver has forgotten now.
+                await self._connection.execute("ROLLBACK")
+                return await self._claim()
         except Exception as error:
             raise ClaimFailed(problem_of(error, self._pool.place)) from error
+
+    async def _claim(self) -> list[dict[str, Any]]:
+        *before, claiming = self._found
+        await self._connection.execute(f"{_BEGIN}{BETWEEN}{joined(before)}")
+        return (await run_one(self._connection, self._pool, claiming, self._params)).rows
 
     async def commit(self) -> None:
         """Make the claim last."""
@@ -61,17 +72,14 @@ class Claim:
 async def open_claim(call: Call) -> AsyncIterator[Claim]:
     """Lend a claim on a pooled connection of its own; what is not committed by the end is rolled back."""
     place = "PostgreSQL"
-    try:
-        found = read_command(call.options.get("command"))
-        if any(stands_alone(statement) for statement in found) or not gives_rows(found[-1]):
-            raise BadCommand("a claim is one statement with RETURNING or a SELECT, without transaction control")
-        pool = await pool_of(call)
-        place = pool.place
-        lent = pool.connection(restore=leaves_traces(found))
-        connection = await lent.__aenter__()
-    except Exception as error:
-        raise ClaimFailed(problem_of(error, place)) from error
-    try:
+    async with AsyncExitStack() as stack:
+        try:
+            found = read_command(call.options.get("command"))
+            if any(stands_alone(statement) for statement in found) or not gives_rows(found[-1]):
+                raise BadCommand("a claim is one statement with RETURNING or a SELECT, without transaction control")
+            pool = await pool_of(call)
+            place = pool.place
+            connection = await stack.enter_async_context(pool.connection(restore=leaves_traces(found)))
+        except Exception as error:
+            raise ClaimFailed(problem_of(error, place)) from error
         yield Claim(connection, pool, found, call.options.get("params"))
-    finally:
-        await lent.__aexit__(None, None, None)

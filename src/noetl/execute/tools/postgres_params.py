@@ -9,8 +9,9 @@ from typing import Any
 
 from asyncpg.types import Type
 
+from noetl.execute.tools.postgres_pool import Pool
 from noetl.execute.tools.postgres_problems import BadCommand
-from noetl.execute.tools.postgres_target import Connection, Pool
+from noetl.execute.tools.postgres_target import Connection
 from noetl.execute.tools.postgres_values import text_of
 from noetl.execute.tools.sql_split import replace_placeholders
 

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import asyncpg
 
 from noetl.execute.tools.postgres_params import bind, named
+from noetl.execute.tools.postgres_pool import Pool
 from noetl.execute.tools.postgres_problems import BadCommand
 from noetl.execute.tools.postgres_statements import gives_rows, stands_alone
-from noetl.execute.tools.postgres_target import Connection, Pool
+from noetl.execute.tools.postgres_target import Connection
 from noetl.execute.tools.postgres_values import rows_of
 from noetl.execute.tools.sql_split import Statement
 

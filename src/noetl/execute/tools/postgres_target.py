@@ -1,10 +1,9 @@
-"""Finds the database a task means and the worker's pool of connections to it. Passwords are never shown."""
+"""Finds the database a task means and connects to it. Passwords are never shown."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -12,15 +11,14 @@ from urllib.parse import urlencode, urlsplit
 import asyncpg
 
 from noetl.execute.tools.json_text import read_json, write_json
-from noetl.execute.tools.port import Call, Credentials, Resources
+from noetl.execute.tools.port import Credentials
 from noetl.execute.tools.postgres_problems import BadTarget
 from noetl.execute.tools.postgres_values import interval
 
 Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
 DEFAULT_POOL = 8
-_CONNECT_SECONDS = 10.0
-_CLOSE_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
 _CACHED_STATEMENTS = 200
 _FIELDS = {
     "host": ("db_host", "host"),
@@ -30,10 +28,6 @@ _FIELDS = {
     "database": ("db_name", "database", "dbname"),
 }
 _TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl")
-_RESTORE = (
-    "SET SESSION AUTHORIZATION DEFAULT; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; "
-    "SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
-)
 
 
 @dataclass(frozen=True)
@@ -49,16 +43,17 @@ class Target:
 
     async def connect(self, *, json_as_text: bool = False) -> asyncpg.Connection:
         """Open a connection of the caller's own, for work that would keep one of the pool's too long."""
-        with _readable():
+        with readable_settings():
             connection: asyncpg.Connection = await asyncpg.connect(
-                **dict(self.settings), timeout=_CONNECT_SECONDS, statement_cache_size=self.cached_statements
+                **dict(self.settings), timeout=CONNECT_SECONDS, statement_cache_size=self.cached_statements
             )
         await prepare_types(connection, json_as_text=json_as_text)
         return connection
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
+def readable_settings() -> Iterator[None]:
+    """Say in words of our own that a credential makes no sense to the driver."""
     try:
         yield
     except ValueError:
@@ -127,75 +122,6 @@ def _dsn_place(dsn: str) -> str:
         return "PostgreSQL"
 
 
-class Pool:
-    """The worker's connections to one target, and what it learned of the statements sent there."""
-
-    def __init__(self, target: Target, pool: asyncpg.Pool) -> None:
-        self.place = target.place
-        self._pool = pool
-        self._met: dict[str, None] = {}
-        self.bound: dict[str, Any] = {}
-        """Statements with parameters, as they are sent."""
-
-    @asynccontextmanager
-    async def connection(self, *, restore: bool = False) -> AsyncIterator[Connection]:
-        """Lend a connection; `restore` takes the session back to how it began before another gets it."""
-        with _readable():
-            connection = await self._pool.acquire()
-        try:
-            yield connection
-        except BaseException:
-            # Whether the transaction is still open is not known while a query is being cancelled.
-            await _settle(connection, roll_back=True, restore=restore)
-            raise
-        else:
-            await _settle(connection, roll_back=connection.is_in_transaction(), restore=restore)
-        finally:
-            await self._pool.release(connection)
-
-    def met_before(self, text: str) -> bool:
-        """Say whether this text came before, so that it is worth preparing; most texts with a row's values come once."""
-        if text in self._met:
-            return True
-        if len(self._met) >= 1000:
-            self._met.clear()
-        self._met[text] = None
-        return False
-
-    async def aclose(self) -> None:
-        """Close all connections; one that does not come to an end is cut off."""
-        try:
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._pool.close()
-        except TimeoutError:
-            self._pool.terminate()
-
-
-async def pool_for(resources: Resources, target: Target) -> Pool:
-    """Return the worker's pool for a target."""
-
-    async def make() -> Pool:
-        pool = await asyncpg.create_pool(
-            **dict(target.settings),
-            min_size=0,
-            max_size=target.pool_size,
-            init=prepare_types,
-            reset=_keep,
-            timeout=_CONNECT_SECONDS,
-            statement_cache_size=target.cached_statements,
-        )
-        return Pool(target, pool)
-
-    pool: Pool = await resources.get(("postgres", target), make)
-    return pool
-
-
-async def pool_of(call: Call) -> Pool:
-    """Return the worker's pool for the database a call names."""
-    target = await find_target(call.credentials, call.auth, call.options.get("pool"))
-    return await pool_for(call.resources, target)
-
-
 async def prepare_types(connection: Connection, *, json_as_text: bool = False) -> None:
     """Teach a new connection the types it would lose something of."""
     # In one transaction, because a pooler in between may otherwise answer each query from another session.
@@ -215,20 +141,3 @@ def _writer(head: bytes) -> Callable[[Any], bytes]:
 
 def _reader(head: bytes) -> Callable[[bytes], Any]:
     return lambda data: read_json(data[len(head) :])
-
-
-async def _keep(_: object) -> None:
-    """Skip the pool's own restoring: a round trip that few statements need."""
-
-
-async def _settle(connection: Connection, *, roll_back: bool, restore: bool) -> None:
-    if connection.is_closed() or not (restore or roll_back):
-        return
-    try:
-        async with asyncio.timeout(_CLOSE_SECONDS):
-            if roll_back:
-                await connection.execute("ROLLBACK")
-            if restore:
-                await connection.execute(_RESTORE)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        connection.terminate()

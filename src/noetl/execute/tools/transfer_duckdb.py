@@ -129,7 +129,7 @@ class DuckdbTarget:
     def _insert(self, columns: Sequence[str]) -> str:
         names = ", ".join(quoted(name) for name in columns)
         casts = ", ".join(_cast(self._types[name], place) for place, name in enumerate(columns, 1))
-        text = f"INSERT INTO {self._table} ({names}) SELECT {casts}"  # noqa: S608
+        text = f"INSERT INTO {self._table} ({names}) SELECT {casts}"
         if not self._key:
             return text
         changes = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in columns if name not in self._key)

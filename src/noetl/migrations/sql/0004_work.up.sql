@@ -250,7 +250,22 @@ BEGIN
             WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = e_execution[number]
               AND command_id = e_command[number];
         WHEN 'frame.dispatched', 'loop.shard.enqueued' THEN
-            INSERT INTO noetl.frame AS known (tenant_id, organization_id, execution_id, frame_id, stage_id, loop_id,
+            IF (meta ->> 'attempt')::integer > 1 THEN
+                UPDATE noetl.frame SET status = 'LEASED', attempt = (meta ->> 'attempt')::integer,
+                    worker = meta ->> 'worker', command_id = e_command[number],
+                    lease_token = (meta ->> 'lease_token')::uuid, last_heartbeat = p_now,
+                    lease_until = p_now + make_interval(secs => lease_seconds)
+                WHERE tenant_id = p_tenant AND organization_id = p_organization
+                  AND execution_id = e_execution[number] AND frame_id = e_frame[number];
+                CONTINUE;
+            END IF;
+            UPDATE noetl.stage SET frames_minted = frames_minted + 1, frames_open = frames_open + 1,
+                next_index = greatest(next_index, coalesce(e_index[number], 0) + (meta ->> 'row_count')::integer)
+            WHERE tenant_id = p_tenant AND organization_id = p_organization
+              AND execution_id = e_execution[number] AND stage_id = e_stage[number];
+            -- A stage that was closed meanwhile hands out no lease: without a row every fence of this frame is broken.
+            CONTINUE WHEN NOT FOUND;
+            INSERT INTO noetl.frame (tenant_id, organization_id, execution_id, frame_id, stage_id, loop_id,
                 shard_id, status, frame_index, first_index, row_count, attempt, worker, command_id, lease_token,
                 lease_seconds, lease_until, last_heartbeat, input_ref)
             VALUES (p_tenant, p_organization, e_execution[number], e_frame[number], e_stage[number], e_loop[number],
@@ -259,17 +274,7 @@ BEGIN
                 meta ->> 'worker', e_command[number], (meta ->> 'lease_token')::uuid,
                 (meta ->> 'lease_seconds')::double precision,
                 p_now + make_interval(secs => (meta ->> 'lease_seconds')::double precision), p_now,
-                e_payload_ref[number]::jsonb)
-            ON CONFLICT (tenant_id, organization_id, execution_id, frame_id) DO UPDATE
-                SET status = 'LEASED', attempt = excluded.attempt, worker = excluded.worker,
-                    command_id = excluded.command_id, lease_token = excluded.lease_token,
-                    lease_until = excluded.lease_until, last_heartbeat = excluded.last_heartbeat;
-            IF (meta ->> 'attempt')::integer = 1 THEN
-                UPDATE noetl.stage SET frames_minted = frames_minted + 1, frames_open = frames_open + 1,
-                    next_index = greatest(next_index, coalesce(e_index[number], 0) + (meta ->> 'row_count')::integer)
-                WHERE tenant_id = p_tenant AND organization_id = p_organization
-                  AND execution_id = e_execution[number] AND stage_id = e_stage[number];
-            END IF;
+                e_payload_ref[number]::jsonb);
         WHEN 'frame.abandoned', 'frame.attempt_failed', 'loop.shard.abandoned', 'loop.shard.attempt_failed' THEN
             UPDATE noetl.frame SET status = 'FREE', worker = NULL, command_id = NULL, lease_token = NULL,
                 lease_until = NULL, last_heartbeat = NULL
@@ -326,6 +331,84 @@ $$;
 COMMENT ON FUNCTION noetl.apply_work_v1 IS 'Changes the rows of open work as events of this transaction say.';
 REVOKE ALL ON FUNCTION noetl.apply_work_v1 FROM PUBLIC;
 
+CREATE FUNCTION noetl.lock_work_v1(
+    p_tenant text, p_organization text, p_ending text[], f_table text[], f_execution bigint[], f_id text[],
+    e_execution bigint[], e_stage bigint[], e_frame bigint[], e_type text[], e_command text[]
+) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    ended  bigint[];
+    closed bigint[];
+BEGIN
+    -- Whoever ends what others hold locks all of it and the own leases at once, so that there is one order.
+    SELECT array_agg(DISTINCT e.execution) FILTER (WHERE e.type = ANY (p_ending)),
+           array_agg(DISTINCT e.stage) FILTER (WHERE e.type = 'stage.closed')
+    INTO ended, closed FROM unnest(e_execution, e_type, e_stage) AS e (execution, type, stage);
+    PERFORM FROM noetl.command AS held
+    WHERE held.tenant_id = p_tenant AND held.organization_id = p_organization
+      AND held.execution_id = ANY (e_execution || f_execution)
+      AND (held.execution_id = ANY (ended)
+           OR (held.execution_id, held.command_id) IN (
+               SELECT e.execution, e.command FROM unnest(e_execution, e_command) AS e (execution, command)
+               WHERE e.command IS NOT NULL
+               UNION ALL
+               SELECT f.execution, f.id FROM unnest(f_table, f_execution, f_id) AS f (name, execution, id)
+               WHERE f.name = 'command'))
+    ORDER BY held.execution_id, held.command_id FOR UPDATE;
+    PERFORM FROM noetl.frame AS held
+    WHERE held.tenant_id = p_tenant AND held.organization_id = p_organization
+      AND held.execution_id = ANY (e_execution || f_execution)
+      AND (held.execution_id = ANY (ended) OR held.stage_id = ANY (closed)
+           OR (held.execution_id, held.frame_id) IN (
+               SELECT e.execution, e.frame FROM unnest(e_execution, e_frame) AS e (execution, frame)
+               WHERE e.frame IS NOT NULL
+               UNION ALL
+               SELECT f.execution, f.id::bigint FROM unnest(f_table, f_execution, f_id) AS f (name, execution, id)
+               WHERE f.name = 'frame'))
+    ORDER BY held.execution_id, held.frame_id::text COLLATE "C" FOR UPDATE;
+END
+$$;
+COMMENT ON FUNCTION noetl.lock_work_v1 IS 'Locks the leases that events end for others, with those their groups rely on.';
+REVOKE ALL ON FUNCTION noetl.lock_work_v1 FROM PUBLIC;
+
+CREATE FUNCTION noetl.overtaken_v1(
+    p_ending text[], f_group integer[], f_table text[], f_execution bigint[], f_id text[], a_group integer[],
+    e_append integer[], e_execution bigint[], e_stage bigint[], e_frame bigint[], e_type text[], e_command text[]
+) RETURNS TABLE (loser integer, winner integer)
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY WITH said AS (
+        SELECT a_group[e.append] AS grp, e.execution, e.stage, e.frame, e.type, e.command
+        FROM unnest(e_append, e_execution, e_stage, e_frame, e_type, e_command)
+             AS e (append, execution, stage, frame, type, command)
+    ), changes AS (
+        SELECT grp, execution, 'command' AS name, command AS id FROM said
+        WHERE type IN ('command.claimed', 'command.abandoned', 'command.attempt_failed', 'command.completed',
+                       'command.failed')
+        UNION ALL
+        SELECT grp, execution, 'frame', frame::text FROM said
+        WHERE type IN ('frame.dispatched', 'frame.abandoned', 'frame.attempt_failed', 'frame.committed', 'frame.failed',
+                       'loop.shard.enqueued', 'loop.shard.abandoned', 'loop.shard.attempt_failed', 'loop.shard.done',
+                       'loop.shard.failed')
+        UNION ALL
+        SELECT grp, execution, 'stage', stage::text FROM said WHERE type = 'stage.closed'
+        UNION ALL
+        SELECT grp, execution, 'execution', '' FROM said WHERE type = ANY (p_ending)
+    ), relies AS (
+        SELECT grp, execution, name, id FROM unnest(f_group, f_execution, f_table, f_id) AS f (grp, execution, name, id)
+        UNION ALL
+        SELECT grp, execution, 'stage', stage::text FROM said WHERE stage IS NOT NULL
+        UNION ALL
+        SELECT grp, execution, 'execution', '' FROM said
+    )
+    SELECT DISTINCT relies.grp, changes.grp FROM relies JOIN changes USING (execution, name, id)
+    WHERE changes.grp < relies.grp;
+END
+$$;
+COMMENT ON FUNCTION noetl.overtaken_v1 IS
+    'Names the groups whose lease another group of the same call takes first; fences see only what stood before the call.';
+REVOKE ALL ON FUNCTION noetl.overtaken_v1 FROM PUBLIC;
+
 -- The only way into the ledger. One call takes many appends of one organization, decides each group of them, numbers
 -- the survivors, writes them and changes the rows of open work they speak of; a caller can neither choose positions
 -- nor change a row.
@@ -355,7 +438,9 @@ CREATE FUNCTION noetl.append_v2(
     e_command text[], e_shard_id text[], e_payload text[], e_fields text[], e_error text[],
     e_meta json[], e_context json[], e_result json[], e_item json[], e_payload_ref json[], e_fields_ref json[]
 ) RETURNS TABLE (outcome integer, first_version bigint, first_position bigint, event_ids bigint[])
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    -- Planning anew for every call would take longer than the call: all that varies is how much is in the arrays.
+    SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     appends    integer := cardinality(a_stream);
     verdict    integer[] := array_fill(0, ARRAY[appends]);
@@ -374,6 +459,11 @@ DECLARE
     first      integer;
     last       integer;
     sound      boolean;
+    ending     text[] := ARRAY['execution.cancelled', 'execution.failed', 'playbook.completed', 'playbook.failed',
+                               'workflow.completed', 'workflow.failed'];
+    winners    integer[];
+    losers     integer[] := '{}';
+    standing   integer[] := '{}';
 BEGIN
     IF p_tenant IS NULL OR p_organization IS NULL OR p_tenant = '' OR p_organization = ''
        OR coalesce(noetl.tenant(), p_tenant) <> p_tenant
@@ -415,13 +505,9 @@ BEGIN
         END LOOP;
     END IF;
 
-    IF p_work && ARRAY['execution.cancelled', 'execution.failed', 'playbook.completed', 'playbook.failed',
-                       'workflow.completed', 'workflow.failed'] THEN
-        -- What ends with an execution is locked before the heads, like every lease.
-        PERFORM FROM noetl.command AS held WHERE held.tenant_id = p_tenant AND held.organization_id = p_organization
-            AND held.execution_id = ANY (e_execution) ORDER BY held.execution_id, held.command_id FOR UPDATE;
-        PERFORM FROM noetl.frame AS held WHERE held.tenant_id = p_tenant AND held.organization_id = p_organization
-            AND held.execution_id = ANY (e_execution) ORDER BY held.execution_id, held.frame_id FOR UPDATE;
+    IF p_work && (ending || ARRAY['command.failed', 'stage.closed']) THEN
+        PERFORM noetl.lock_work_v1(p_tenant, p_organization, ending, f_table, f_execution, f_id, e_execution, e_stage,
+                                   e_frame, e_type, e_command);
     END IF;
     IF cardinality(f_group) > 0 THEN
         SELECT coalesce(array_agg(broken.grp), '{}') INTO lost
@@ -482,6 +568,11 @@ BEGIN
         END LOOP;
     END IF;
 
+    IF cardinality(p_work) > 0 AND a_group[appends] > 1 THEN
+        SELECT coalesce(array_agg(o.loser), '{}'), array_agg(o.winner) INTO losers, winners
+        FROM noetl.overtaken_v1(ending, f_group, f_table, f_execution, f_id, a_group, e_append, e_execution, e_stage,
+                                e_frame, e_type, e_command) AS o;
+    END IF;
     first := 1;
     WHILE first <= appends LOOP
         last := first;
@@ -496,6 +587,14 @@ BEGIN
             EXIT WHEN last = appends OR a_group[last + 1] <> a_group[first];
             last := last + 1;
         END LOOP;
+        IF sound AND a_group[first] = ANY (losers) THEN
+            sound := NOT EXISTS (SELECT FROM unnest(losers, winners) AS o (loser, winner)
+                                 WHERE o.loser = a_group[first] AND o.winner = ANY (standing));
+            verdict[first] := CASE WHEN sound THEN 0 ELSE 6 END;
+        END IF;
+        IF sound AND cardinality(losers) > 0 THEN
+            standing := standing || a_group[first];
+        END IF;
         FOR number IN first..last LOOP
             IF sound THEN
                 slot := a_stream[number];

@@ -392,6 +392,24 @@ async def test_an_address_that_is_none_is_the_tasks_own_fault(caller: Caller, ur
     assert "hush" not in problem.message
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"headers": "X: y"},
+        {"params": 5},
+        {"params": ["a"]},
+        {"body": {"f": {"filename": "f", "content_base64": "?"}}, "body_kind": "form"},
+    ],
+)
+async def test_options_of_the_wrong_shape_are_the_tasks_own_fault(
+    caller: Caller, server: TestServer, options: Any
+) -> None:
+    problem = (await run(caller, server.make_url("/echo"), **options)).error
+
+    assert problem is not None
+    assert (problem.kind, problem.code) == ("client_error", "request_invalid")
+
+
 async def test_a_header_that_would_break_the_request_is_refused(caller: Caller, server: TestServer) -> None:
     problem = (await run(caller, server.make_url("/echo"), headers={"X-A": "b\r\nX-Evil: hush"})).error
 

@@ -282,7 +282,7 @@ async def test_a_timeout_cancels_the_query_and_may_be_retried(caller: Caller, ob
 
 
 async def wait_for_query(observer: asyncpg.Connection, part: str, count: int) -> None:
-    seen = f"(SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%AS {part}')"
+    seen = f"(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query LIKE '%AS {part}')"
     again = "PERFORM pg_sleep(0.005); PERFORM pg_stat_clear_snapshot();"
     await observer.execute(f"DO $$ BEGIN LOOP EXIT WHEN {seen} = {count}; {again} END LOOP; END $$", timeout=30)
 

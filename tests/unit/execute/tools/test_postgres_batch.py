@@ -140,6 +140,41 @@ async def test_a_claim_lasts_only_when_committed(caller: Caller, observer: async
     assert await observer.fetchval("SELECT array_agg(id ORDER BY id) FROM work WHERE state = 'claimed'") == [1, 2]
 
 
+async def test_a_changed_table_is_no_problem_for_a_claim_made_before(
+    caller: Caller, observer: asyncpg.Connection
+) -> None:
+    command = "SELECT * FROM work ORDER BY id LIMIT 1 FOR UPDATE"
+    for _ in range(3):
+        async with open_claim(caller.call(command=command, pool=1)) as claim:
+            await claim.rows()
+    await observer.execute("ALTER TABLE work ADD more int DEFAULT 7")
+
+    async with open_claim(caller.call(command=command, pool=1)) as claim:
+        assert await claim.rows() == [{"id": 1, "state": "new", "more": 7}]
+
+
+async def test_a_claim_cancelled_while_it_waits_is_rolled_back(caller: Caller, observer: asyncpg.Connection) -> None:
+    async def wait() -> None:
+        async with open_claim(
+            caller.call(command="UPDATE work SET state = 'held' RETURNING pg_sleep(100)::text")
+        ) as claim:
+            await claim.rows()
+
+    task = asyncio.create_task(wait())
+    sleeping = "(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep')"
+    waiting = f"DO $$ BEGIN LOOP EXIT WHEN {sleeping} = %s; PERFORM pg_stat_clear_snapshot(); END LOOP; END $$"
+    await observer.execute(waiting % 1, timeout=30)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    await observer.execute(waiting % 0, timeout=30)
+    assert (
+        await observer.fetchval("SELECT count(*) FROM (SELECT FROM work WHERE state = 'new' FOR UPDATE SKIP LOCKED) x")
+        == 5
+    )
+
+
 async def test_a_cancelled_claim_is_rolled_back(caller: Caller, observer: asyncpg.Connection) -> None:
     claimed = asyncio.Event()
 

@@ -1,0 +1,73 @@
+"""What a step costs: trivial steps one after another and many small executions at once, beside as many bare commits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection
+
+from bench.engine_ground import EngineGround, chain, open_engine_ground
+from bench.figure import Figure, alternating
+
+STEPS = 200
+EXECUTIONS = 200
+CLIENTS = 16
+ROUNDS = 5
+
+_INSERT = "INSERT INTO noetl.bare_commit (execution_id, step) VALUES ($1, $2)"
+
+
+async def figures(wanted: Collection[str]) -> list[Figure]:
+    """Measure on one embedded server with the settings it ships with."""
+    measures = {"steps.sequential": _sequential, "steps.concurrent": _concurrent}
+    async with open_engine_ground() as ground:
+        owner = await ground.bare()
+        await owner.execute("CREATE TABLE noetl.bare_commit (execution_id bigint, step integer)")
+        await owner.close()
+        return [await measures[name](ground) for name in wanted]
+
+
+async def _sequential(ground: EngineGround) -> Figure:
+    entry = await ground.register(chain("bench/chain", STEPS))
+
+    async def ours(_number: int) -> float:
+        return await ground.timed(entry)
+
+    async def floor(number: int) -> float:
+        connection = await ground.bare()
+        began = time.perf_counter()
+        for step in range(STEPS):
+            await connection.execute(_INSERT, number, step)
+        seconds = time.perf_counter() - began
+        await connection.close()
+        return seconds
+
+    await ours(0)
+    mine, bare = await alternating(ours, floor, ROUNDS)
+    return Figure.ratio("steps.sequential", mine, bare, "s", 3.0, "less")
+
+
+async def _concurrent(ground: EngineGround) -> Figure:
+    entry = await ground.register(chain("bench/three", 3))
+
+    async def ours(_number: int) -> float:
+        return EXECUTIONS * 3 / await ground.timed(entry, EXECUTIONS)
+
+    async def floor(_number: int) -> float:
+        pool = await ground.bare_pool(CLIENTS)
+        left = iter(range(EXECUTIONS * 3))
+
+        async def client() -> None:
+            async with pool.acquire() as connection:
+                for number in left:
+                    await connection.execute(_INSERT, number, 0)
+
+        began = time.perf_counter()
+        await asyncio.gather(*(client() for _ in range(CLIENTS)))
+        seconds = time.perf_counter() - began
+        await pool.close()
+        return EXECUTIONS * 3 / seconds
+
+    await ours(0)
+    mine, bare = await alternating(ours, floor, ROUNDS)
+    return Figure.ratio("steps.concurrent", mine, bare, "steps/s", 0.3, "more")

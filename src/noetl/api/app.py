@@ -1,0 +1,125 @@
+"""The ASGI application: declared routes go in, a Starlette application comes out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from noetl.api import problems, wire
+from noetl.api.admission import Admission
+from noetl.api.endpoint import Answer, Call, Endpoint
+from noetl.api.leased import Leased
+from noetl.api.openapi import document
+from noetl.api.reading import Reading
+from noetl.api.routes import all_routes
+from noetl.api.services import Services
+from noetl.errors import InputError, NoetlError
+from noetl.model.ids import parse_id
+
+
+def make_app(services: Services) -> Starlette:
+    """Make the application of one server."""
+    admission = Admission(
+        services.tokens, required=services.auth_required, default_scope=services.default_scope
+    )
+    endpoints = all_routes.endpoints()
+    app = Starlette(
+        routes=[
+            Route(one.path, _handler(one, services, admission), methods=[one.method], name=one.name)
+            for one in endpoints
+        ],
+        exception_handlers={HTTPException: _plain},
+    )
+    app.state.services = services
+    app.state.leased = Leased(services)
+    app.state.reading = Reading(services.history, services.payloads)
+    app.state.openapi = wire.encode(document(endpoints, services.version))
+    return app
+
+
+def _handler(
+    endpoint: Endpoint, services: Services, admission: Admission
+) -> Callable[[Request], Awaitable[Response]]:
+    async def handle(request: Request) -> Response:
+        began = time.perf_counter()
+        try:
+            call = Call(services, await admission.caller(request, endpoint), request)
+            response = _response(endpoint, await endpoint.handle(call, **await _arguments(endpoint, call)))
+        except NoetlError as problem:
+            known = problems.status_of(problem) != 500
+            response = problems.refused(problem) if known else problems.unexpected(endpoint.method, endpoint.template)
+        except ClientDisconnect:
+            response = Response(status_code=400)
+        except Exception:
+            response = problems.unexpected(endpoint.method, endpoint.template)
+        seconds = time.perf_counter() - began
+        services.metrics.http_request(endpoint.method, endpoint.template, response.status_code, seconds)
+        return response
+
+    return handle
+
+
+async def _arguments(endpoint: Endpoint, call: Call) -> dict[str, Any]:
+    found = {
+        name: _parameter(name, kind, call.request.path_params[name]) for name, kind in endpoint.parameters.items()
+    }
+    given = dict(call.request.query_params)
+    if endpoint.query is not None:
+        found["query"] = wire.convert(endpoint.query, given, "the query")
+    elif given:
+        raise InputError(f"{endpoint.template} takes no query, and was given {', '.join(sorted(given))}")
+    if endpoint.body is not None:
+        data = await _body(call)
+        if data or not endpoint.body_optional:
+            found["body"] = wire.decode(endpoint.body, data)
+    return found
+
+
+def _parameter(name: str, kind: type, text: str) -> Any:
+    if kind is int:
+        return parse_id(text)
+    if kind is UUID:
+        try:
+            return UUID(text)
+        except ValueError:
+            raise InputError(f"{name} {text[:40]!r} is not a UUID") from None
+    return wire.no_nul(text, name)
+
+
+async def _body(call: Call) -> bytes:
+    """Read the body; only JSON is taken, which a page of another site cannot make a browser send unasked."""
+    most = call.services.max_body_bytes
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in call.request.stream():
+        size += len(piece)
+        if size > most:
+            raise problems.TooLarge(f"the body is larger than {most} bytes", hint="store it as a payload first")
+        pieces.append(piece)
+    kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if size and kind != "application/json":
+        raise InputError(f"the body's media type is {kind[:80] or 'missing'}, and application/json is asked for")
+    return b"".join(pieces)
+
+
+def _response(endpoint: Endpoint, value: Any) -> Response:
+    if isinstance(value, Response):
+        return value
+    answer = value if isinstance(value, Answer) else Answer(value, endpoint.status)
+    headers = {"Cache-Control": "no-store", **answer.headers}
+    if answer.value is None:
+        return Response(status_code=204, headers=headers)
+    return Response(wire.encode(answer.value), answer.status, headers, "application/json")
+
+
+def _plain(_request: Request, problem: Exception) -> Response:
+    assert isinstance(problem, HTTPException)
+    return problems.plain_status(problem.status_code, dict(problem.headers or {}))

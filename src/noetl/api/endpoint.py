@@ -1,0 +1,161 @@
+"""Declarations of routes: a handler's signature goes in, and what the server, the admission and the OpenAPI page need comes out.
+
+A handler takes `call`, the parameters of its path by name, and, where it has them, `query` and `body`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, get_type_hints
+
+from starlette.requests import Request
+
+from noetl.api.services import Services
+from noetl.credentials.tokens import ROLES, Role
+from noetl.errors import InputError
+from noetl.model.stream import Scope
+
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+
+ANYONE: frozenset[Role] = frozenset(ROLES)
+READERS: frozenset[Role] = frozenset({"reader", "writer", "admin"})
+WRITERS: frozenset[Role] = frozenset({"writer", "admin"})
+ADMINS: frozenset[Role] = frozenset({"admin"})
+WORKERS: frozenset[Role] = frozenset({"worker", "admin"})
+
+_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+_LONGEST_KEY = 200
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who calls: an organization, what it may do, and its name in the events it causes."""
+
+    scope: Scope
+    roles: frozenset[Role]
+    name: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request after admission."""
+
+    services: Services
+    caller: Caller
+    request: Request
+
+    @property
+    def scope(self) -> Scope:
+        """The caller's organization; nothing in a request can name another."""
+        return self.caller.scope
+
+    @property
+    def key(self) -> str | None:
+        """The caller's idempotency key."""
+        key = self.request.headers.get("idempotency-key")
+        if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isprintable() and key.isascii()):
+            raise InputError(f"Idempotency-Key must be 1 to {_LONGEST_KEY} printable ASCII characters")
+        return key
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A handler's value with a status or headers of its own."""
+
+    value: Any
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """One route."""
+
+    method: str
+    path: str
+    noun: str
+    handle: Callable[..., Awaitable[Any]]
+    roles: frozenset[Role] | None
+    """Who may call it; None where nobody is asked for a token."""
+    parameters: dict[str, type]
+    query: Any
+    body: Any
+    answer: Any
+    status: int
+    keyed: bool
+    """Whether it heeds an Idempotency-Key."""
+    body_optional: bool
+    media_type: str
+
+    @property
+    def template(self) -> str:
+        """The path as OpenAPI writes it."""
+        return _PARAMETER.sub(r"{\1}", self.path)
+
+    @property
+    def name(self) -> str:
+        """The operation's id."""
+        return self.handle.__name__
+
+    @property
+    def sentence(self) -> str:
+        """What it does, from the handler's docstring."""
+        return inspect.getdoc(self.handle) or ""
+
+
+class Routes:
+    """The routes of one noun, in the order of their declaration."""
+
+    def __init__(self, noun: str) -> None:
+        self.noun = noun
+        self.endpoints: list[Endpoint] = []
+
+    def get(self, path: str, roles: frozenset[Role] | None, **options: Any) -> Callable[[Handler], Handler]:
+        """Declare a GET."""
+        return self._declare("GET", path, roles, **options)
+
+    def post(self, path: str, roles: frozenset[Role] | None, **options: Any) -> Callable[[Handler], Handler]:
+        """Declare a POST."""
+        return self._declare("POST", path, roles, **options)
+
+    def delete(self, path: str, roles: frozenset[Role] | None, **options: Any) -> Callable[[Handler], Handler]:
+        """Declare a DELETE."""
+        return self._declare("DELETE", path, roles, **options)
+
+    def _declare(
+        self,
+        method: str,
+        path: str,
+        roles: frozenset[Role] | None,
+        *,
+        status: int = 200,
+        keyed: bool = False,
+        media_type: str = "application/json",
+    ) -> Callable[[Handler], Handler]:
+        def declare(handle: Handler) -> Handler:
+            hints = get_type_hints(handle, include_extras=True)
+            names = _PARAMETER.findall(path)
+            signature = inspect.signature(handle)
+            self.endpoints.append(
+                Endpoint(
+                    method=method,
+                    path=path,
+                    noun=self.noun,
+                    handle=handle,
+                    roles=roles,
+                    parameters={name: hints[name] for name in names},
+                    query=hints.get("query"),
+                    body=hints.get("body"),
+                    answer=hints.get("return"),
+                    status=status,
+                    keyed=keyed,
+                    body_optional="body" in hints and signature.parameters["body"].default is not inspect.Parameter.empty,
+                    media_type=media_type,
+                )
+            )
+            return handle
+
+        return declare

@@ -1,0 +1,89 @@
+"""What people read of an execution: its id goes in, its state with times and position comes out, folded from the ledger.
+
+The same fold as the engine's, on the readers' own connections, so that every surface shows one status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from datetime import datetime
+
+import msgspec
+
+from noetl.dispatch.signal import Signal
+from noetl.errors import NotFound
+from noetl.ledger.history import History
+from noetl.model.catalogue import ENDING
+from noetl.model.event import Event
+from noetl.model.stream import Scope, execution_stream
+from noetl.payloads.envelope import resolve
+from noetl.payloads.port import PayloadStore
+from noetl.plan.state import State, evolve
+
+KEPT = 256
+"""Executions whose state stays in memory."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """An execution as of a position."""
+
+    state: State
+    position: int = 0
+    last_event_id: int = 0
+    requested_at: datetime | None = None
+    ended_at: datetime | None = None
+    playbook_version: int | None = None
+
+
+class Reading:
+    """Reads executions for people."""
+
+    def __init__(self, history: History, payloads: PayloadStore) -> None:
+        self._history = history
+        self._payloads = payloads
+        self._kept: OrderedDict[tuple[Scope, int], Seen] = OrderedDict()
+
+    async def seen(self, scope: Scope, execution_id: int) -> Seen:
+        """Return an execution up to the ledger's end; `NotFound` when there is none."""
+        key = (scope, execution_id)
+        seen = self._kept.get(key) or Seen(state=State(execution_id=execution_id))
+        if not seen.state.ended:
+            async for event in self._history.read(execution_stream(scope, execution_id), seen.state.version + 1):
+                seen = _after(seen, await resolve(self._payloads, event))
+        if seen.state.version == 0:
+            raise NotFound(f"there is no execution {execution_id}", hint="`noetl events last` shows the newest one")
+        known = self._kept.get(key)
+        # Two requests may read at once: the one that got further counts.
+        if known is None or known.state.version <= seen.state.version:
+            self._kept[key] = seen
+        self._kept.move_to_end(key)
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return seen
+
+    async def ended(
+        self, scope: Scope, execution_id: int, signal: Signal, wait_seconds: float, stopping: asyncio.Event
+    ) -> Seen:
+        """Wait for an execution's end and return it, or what it is after the time; a server that drains does not wait."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        while True:
+            number = signal.number
+            seen = await self.seen(scope, execution_id)
+            left = deadline - loop.time()
+            if seen.state.ended or left <= 0 or stopping.is_set():
+                return seen
+            await signal.wait(number, min(left, 1.0))
+
+
+def _after(seen: Seen, event: Event) -> Seen:
+    ends = not seen.state.ended and event.event_type in ENDING
+    return Seen(
+        state=evolve(seen.state, event),
+        position=event.position,
+        last_event_id=event.event_id,
+        requested_at=seen.requested_at or event.event_time,
+        ended_at=event.event_time if ends else seen.ended_at,
+        playbook_version=seen.playbook_version or event.meta.get("version"),
+    )

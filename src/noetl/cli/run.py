@@ -1,0 +1,146 @@
+"""`noetl run`: runs one playbook to its end in this process, shows how it gets on and tells what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noetl.cli.run_workload import given_payload, payload_option, set_option, unknown_fields
+from noetl.errors import InputError, NotFound
+
+if TYPE_CHECKING:
+    from noetl.catalog.playbooks import Entry
+    from noetl.cli.run_display import Display
+    from noetl.dispatch.engine import Engine
+    from noetl.playbook.parse import Parsed
+    from noetl.runtime.run import RunResult
+    from noetl.runtime.wiring import Runtime
+
+
+@click.command()
+@click.argument("playbook", metavar="FILE|PATH")
+@set_option
+@payload_option
+@click.option("--slots", type=click.IntRange(1), help="Commands to work on at a time.")
+@click.option("--dry-run", is_flag=True, help="Only check the playbook and show the workload it would run with.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress, only the end.")
+@click.option("--json", "as_json", is_flag=True, help="Print the end as JSON, and nothing else.")
+@click.pass_context
+def run(
+    ctx: click.Context,
+    playbook: str,
+    sets: tuple[str, ...],
+    payload: str | None,
+    slots: int | None,
+    dry_run: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run a playbook to its end in this process.
+
+    FILE is registered in the catalog first, which changes nothing if the same text stands there already. PATH is what
+    the catalog has, its newest version unless one is named: PATH@3. No server is needed: without a configured database
+    the embedded one is started. Values given with --set are JSON or YAML where they read as such, else text.
+
+    Exit codes: 0 completed, 1 failed or cancelled, 2 wrong input, 3 a server cannot be reached, 130 interrupted; what
+    was begun is then cancelled.
+
+    \b
+    Examples:
+      noetl run playbook.yaml
+      noetl run playbook.yaml --set count=3 --set source.url=https://example.org/data
+      noetl run etl/orders@2 --payload @values.json
+      noetl run playbook.yaml --dry-run --set count=3
+      noetl run playbook.yaml --json | jq .result
+    """
+    given = given_payload(payload, sets)
+    # A file is read before anything is started: what is wrong in it is told at once.
+    parsed = _parsed(playbook)
+    if dry_run:
+        _dry_run(playbook, parsed, given, as_json)
+        return
+    from noetl.cli.run_display import display_for, finish
+
+    display = display_for(as_json=as_json, quiet=quiet)
+    if parsed is not None:
+        display.warn([*map(str, parsed.warnings), *unknown_fields(parsed.playbook.workload, given)])
+    ctx.exit(finish(display, _run(playbook, parsed, given, slots, display), as_json=as_json))
+
+
+async def _run(
+    playbook: str, parsed: Parsed | None, given: dict[str, Any], slots: int | None, display: Display
+) -> RunResult:
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.engine import open_engine
+    from noetl.runtime.run import RUN_SLOTS, run_entry
+    from noetl.runtime.wiring import open_runtime
+
+    async with open_runtime(load_settings()) as runtime, open_engine(runtime, "run") as engine:
+        if parsed is None:
+            entry = await _registered(runtime, engine, playbook)
+            workload = (await engine.catalog.plan(runtime.scope, entry.catalog_id)).playbook.workload
+            display.warn(list(unknown_fields(workload, given)))
+        else:
+            entry = (await engine.catalog.register(runtime.scope, _read(Path(playbook)), file=playbook)).entry
+        async with display.following():
+            return await run_entry(runtime, engine, entry, given, slots=slots or RUN_SLOTS, watcher=display)
+
+
+async def _registered(runtime: Runtime, engine: Engine, text: str) -> Entry:
+    path, _, version = text.removeprefix("catalog://").partition("@")
+    if version and not version.isdecimal():
+        raise InputError(f"{version!r} is no version of {path}", hint="versions are numbers, such as PATH@2")
+    try:
+        return await engine.catalog.get(runtime.scope, path, int(version) if version else None)
+    except NotFound as problem:
+        hint = problem.hint or "`noetl catalog list` shows what is registered"
+        raise InputError(f"there is no file {text}, and {problem.message}", hint=hint) from None
+
+
+def _parsed(playbook: str) -> Parsed | None:
+    """Read and check the file; None when a path of the catalog is meant."""
+    from noetl.execute.tools.registry import known_kinds
+    from noetl.playbook.check import check
+    from noetl.playbook.parse import parse
+    from noetl.playbook.problems import refusal
+
+    file = Path(playbook)
+    if not file.is_file():
+        if file.suffix in (".yaml", ".yml"):
+            raise InputError(f"there is no file {playbook}", hint="give a file, or the path of a registered playbook")
+        return None
+    parsed = parse(_read(file), file=playbook, kinds=tuple(sorted(known_kinds())))
+    errors = [problem for problem in check(parsed) if problem.severity == "error"]
+    if errors:
+        raise refusal(errors)
+    return parsed
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise InputError(f"{file} cannot be read: {problem.strerror}") from None
+    except UnicodeDecodeError as problem:
+        raise InputError(f"{file} is not UTF-8 text: byte {problem.start} cannot be decoded") from None
+
+
+def _dry_run(playbook: str, parsed: Parsed | None, given: dict[str, Any], as_json: bool) -> None:
+    import json
+
+    from noetl.dispatch.merging import merged
+
+    if parsed is None:
+        raise InputError(f"{playbook} is no file", hint="what the catalog has was checked when it was registered")
+    warnings = [*map(str, parsed.warnings), *unknown_fields(parsed.playbook.workload, given)]
+    workload = merged(parsed.playbook.workload, given)
+    if as_json:
+        shown = {"path": parsed.playbook.path, "workload": workload, "warnings": warnings}
+        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        return
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(f"{playbook} is sound; {parsed.playbook.path} would run with this workload:")
+    click.echo(json.dumps(workload, indent=2, ensure_ascii=False))

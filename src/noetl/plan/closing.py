@@ -1,0 +1,132 @@
+"""How a step's work ended, as its `set`, its arcs and its exit see it: one command's report, or what came of a loop's rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from noetl.model.payload_ref import PayloadRef
+from noetl.plan.fact import Fact
+from noetl.plan.names import DONE, FAILED, LOOP_DONE, LOOP_FAILED, EventName, view
+from noetl.plan.state import Result, Run
+from noetl.plan.trigger import CommandEnded, Tally
+
+if TYPE_CHECKING:
+    from noetl.plan.decide import Deciding
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step came to."""
+
+    event: EventName
+    output: dict[str, Any]
+    own: dict[str, Any]
+    """How its result looks in its own templates."""
+    error: str | None = None
+    bad: int = 0
+    """Errors that are swallowed if the execution goes on."""
+    swallowed: int = 0
+    ctx: dict[str, Any] = {}
+    result: dict[str, Any] = {}
+    """What its exit has to say of its result; nothing where the end of its command has said it."""
+    manifest: PayloadRef | None = None
+    fanin: dict[str, Any] | None = None
+
+
+def close_command(deciding: Deciding, step: str, trigger: CommandEnded) -> Ending:
+    """Say that a reduce step's stage is closed, if it is one, and return how its command ended."""
+    run = deciding.state.active[step]
+    assert run.ended is not None, "a step without rows is left when its command has ended"
+    if run.stage_id is not None:
+        status = "completed" if run.failed is None else "failed"
+        deciding.say(Fact(event_type="stage.closed", at="stage", node_name=step, stage_id=run.stage_id, status=status))
+    own = view(run.ended, deciding.loaded[step]) if step in deciding.loaded else view(run.ended)
+    is_outside = trigger.ref is not None and step in deciding.loaded
+    return Ending(
+        event=DONE if run.failed is None else FAILED,
+        output={
+            "status": trigger.status,
+            "data": deciding.loaded[step] if is_outside else run.ended.data,
+            "ref": None if trigger.ref is None else msgspec.to_builtins(trigger.ref),
+            "error": trigger.error,
+            "meta": {"attempt": trigger.attempt, "duration_ms": trigger.duration_ms},
+            **trigger.helpers,
+        },
+        own=own,
+        error=run.failed,
+        bad=0 if run.failed is None else 1,
+    )
+
+
+def close_loop(deciding: Deciding, step: str, tally: Tally) -> Ending:
+    """Say that a loop's rows have all ended, and return what came of them."""
+    run = deciding.state.active[step]
+    loop = run.loop or {}
+    total = loop["total"] if loop["total"] is not None else tally.rows_done + tally.rows_failed
+    lost = max(0, total - tally.rows_done - tally.rows_failed)
+    bad = tally.rows_failed + lost
+    # A slot that failed leaves it open whether there were more rows, unless all of a known number have ended.
+    broken = run.failed if loop["total"] is None or lost else None
+    fanin = _fanin(deciding, step, tally.rows_done, bad, total)
+    is_failed = (fanin == "failed" if loop["mode"] == "fanout" else bool(bad)) or broken is not None
+    rows = f"{bad} of {total} rows failed" if bad else None
+    error = (": ".join(filter(None, (rows, run.failed))) or None) if is_failed else None
+    _say_closed(deciding, step, run, tally, total=total, bad=bad, is_failed=is_failed, fanin=fanin)
+    data: dict[str, Any] = {"total": total, "completed": tally.rows_done, "failed": bad, "frames": tally.frames}
+    if tally.results is not None:
+        data["results"] = tally.results
+    result = {"status": "error" if is_failed else "ok", "data": data}
+    problem = rows if error is None else error
+    return Ending(
+        event=FAILED if broken is not None else LOOP_FAILED if is_failed else LOOP_DONE,
+        output={
+            "status": "ok" if problem is None else "error",
+            "data": data,
+            "ref": None if tally.manifest is None else msgspec.to_builtins(tally.manifest),
+            "error": None if problem is None else {"kind": "unknown", "message": problem, "retryable": False},
+            "meta": {"attempt": 1, "duration_ms": 0.0},
+        },
+        own=view(Result(status=str(result["status"]), data=data, ref=tally.manifest)),
+        error=error,
+        bad=max(bad, int(run.failed is not None)),
+        swallowed=tally.errors,
+        ctx=tally.ctx,
+        result=result,
+        manifest=tally.manifest,
+        fanin={"status": fanin, "done": tally.rows_done, "failed": bad, "total": total},
+    )
+
+
+def _fanin(deciding: Deciding, step: str, done: int, bad: int, total: int) -> str:
+    if not bad:
+        return "complete"
+    loop = deciding.plan.step(step).source.loop
+    assert loop is not None
+    is_strict = loop.mode == "fanout" and (loop.fanout.fail_fast or not loop.fanout.allow_partial)
+    return "failed" if is_strict or (not done and total) else "partial"
+
+
+def _say_closed(
+    deciding: Deciding, step: str, run: Run, tally: Tally, *, total: int, bad: int, is_failed: bool, fanin: str
+) -> None:
+    if run.stage_id is not None:
+        deciding.say(
+            Fact(
+                event_type="stage.closed",
+                at="stage",
+                node_name=step,
+                stage_id=run.stage_id,
+                loop_id=run.loop_id,
+                status="failed" if is_failed else "completed",
+                meta={"frames": tally.frames, "rows": total, "failed": bad},
+            )
+        )
+    if (run.loop or {})["mode"] == "fanout":
+        kind, status = "loop.fanin.completed", "completed" if fanin == "complete" else fanin
+        result = {"status": fanin, "context": {"done": tally.rows_done, "failed": bad, "total": total}}
+    else:
+        kind, status = "loop.done", "completed"
+        counts = {"total": total, "completed": tally.rows_done, "failed": bad}
+        result = {"status": "error" if is_failed else "ok", "context": counts}
+    deciding.say(Fact(event_type=kind, at="loop", node_name=step, loop_id=run.loop_id, status=status, result=result))
