@@ -58,9 +58,7 @@ class Admission:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         token = token.strip()
         if kind.lower() != "bearer" or not token:
-            raise Unauthenticated(
-                "the request carries no token", hint="send `Authorization: Bearer noetl_…`"
-            )
+            raise Unauthenticated("the request carries no token", hint="send `Authorization: Bearer noetl_…`")
         # The token itself is not kept, not even in memory.
         key = digest(token)
         until, found = self._kept.get(key, (0.0, None))

@@ -27,9 +27,7 @@ from noetl.model.ids import parse_id
 
 def make_app(services: Services) -> Starlette:
     """Make the application of one server."""
-    admission = Admission(
-        services.tokens, required=services.auth_required, default_scope=services.default_scope
-    )
+    admission = Admission(services.tokens, required=services.auth_required, default_scope=services.default_scope)
     endpoints = all_routes.endpoints()
     app = Starlette(
         routes=[
@@ -45,9 +43,7 @@ def make_app(services: Services) -> Starlette:
     return app
 
 
-def _handler(
-    endpoint: Endpoint, services: Services, admission: Admission
-) -> Callable[[Request], Awaitable[Response]]:
+def _handler(endpoint: Endpoint, services: Services, admission: Admission) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
         began = time.perf_counter()
         try:
@@ -68,9 +64,7 @@ def _handler(
 
 
 async def _arguments(endpoint: Endpoint, call: Call) -> dict[str, Any]:
-    found = {
-        name: _parameter(name, kind, call.request.path_params[name]) for name, kind in endpoint.parameters.items()
-    }
+    found = {name: _parameter(name, kind, call.request.path_params[name]) for name, kind in endpoint.parameters.items()}
     given = dict(call.request.query_params)
     if endpoint.query is not None:
         found["query"] = wire.convert(endpoint.query, given, "the query")

@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from starlette.requests import Request
 
@@ -148,14 +148,19 @@ class Routes:
                     roles=roles,
                     parameters={name: hints[name] for name in names},
                     query=hints.get("query"),
-                    body=hints.get("body"),
+                    body=_given(hints.get("body")),
                     answer=hints.get("return"),
                     status=status,
                     keyed=keyed,
-                    body_optional="body" in hints and signature.parameters["body"].default is not inspect.Parameter.empty,
+                    body_optional="body" in hints and signature.parameters["body"].default is None,
                     media_type=media_type,
                 )
             )
             return handle
 
         return declare
+
+
+def _given(kind: Any) -> Any:
+    """Return the kind of a body that may be left out."""
+    return next((option for option in get_args(kind) if option is not type(None)), kind)

@@ -67,7 +67,7 @@ class StageNotOpen(Conflict):
     code = "stage_not_open"
 
 
-class CommandLease(Body):
+class CommandLease(Body, frozen=True, kw_only=True):
     """The proof that a worker holds a command."""
 
     execution_id: Id
@@ -80,7 +80,7 @@ class CommandLease(Body):
         return LeaseRef("command", parse_id(self.execution_id), self.command_id, self.attempt, str(self.token))
 
 
-class FrameLease(Body):
+class FrameLease(Body, frozen=True, kw_only=True):
     """The proof that a worker holds a frame."""
 
     execution_id: Id

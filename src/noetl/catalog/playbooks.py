@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import uuid
 from collections import OrderedDict
@@ -19,8 +20,11 @@ from noetl.model.ids import organization_root_id
 from noetl.model.stream import Scope, Stream
 from noetl.payloads.port import PayloadStore
 from noetl.plan.planned import Plan
+from noetl.playbook.model import Playbook
 from noetl.playbook.parse import parse
 
+KEPT_PLANS = 256
+"""Playbooks kept ready in memory."""
 YAML = "application/yaml"
 _NAMESPACE = uuid.UUID("7a1f6b0e-6f0f-5f57-9c0a-3c1f0f5f2c11")
 _COLUMNS = "catalog_id, path, version, kind, digest, content, registered_at, removed"
@@ -69,13 +73,14 @@ class Catalog:
 
     async def register(self, scope: Scope, content: str, *, file: str | None = None) -> Registered:
         """Register a playbook under the path it names; the same source again gives the version that stands."""
-        parsed = parse(content, file=file, kinds=self._kinds)
+        parsed = await asyncio.to_thread(parse, content, file=file, kinds=self._kinds)
         playbook = parsed.playbook
         warnings = tuple(str(problem) for problem in parsed.warnings)
         while True:
             versions = await self.versions(scope, playbook.path)
             for entry in versions:
                 if entry.digest == playbook.digest and not entry.removed:
+                    self._keep(scope, entry.catalog_id, playbook)
                     return Registered(entry, created=False, warnings=warnings)
             entry = Entry(
                 catalog_id=str(
@@ -95,6 +100,7 @@ class Catalog:
                 await self._write(scope, entry, expected_version=await self._stream_version(scope, playbook.path))
             except VersionConflict:
                 continue
+            self._keep(scope, entry.catalog_id, playbook)
             return Registered(entry, created=True, warnings=warnings)
 
     async def set_removed(self, scope: Scope, path: str, version: int, *, removed: bool) -> Entry:
@@ -163,10 +169,16 @@ class Catalog:
         found = self._plans.get(key)
         if found is None:
             entry = await self.by_id(scope, catalog_id)
-            found = self._plans[key] = Plan(parse(entry.content, kinds=self._kinds).playbook)
-            if len(self._plans) > 256:
-                self._plans.popitem(last=False)
+            # Reading a large playbook takes a while, in which others must be served.
+            parsed = await asyncio.to_thread(parse, entry.content, kinds=self._kinds)
+            found = self._keep(scope, catalog_id, parsed.playbook)
         self._plans.move_to_end(key)
+        return found
+
+    def _keep(self, scope: Scope, catalog_id: str, playbook: Playbook) -> Plan:
+        found = self._plans[scope, catalog_id] = Plan(playbook)
+        if len(self._plans) > KEPT_PLANS:
+            self._plans.popitem(last=False)
         return found
 
     async def _stream_version(self, scope: Scope, path: str) -> int:

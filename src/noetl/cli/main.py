@@ -18,15 +18,24 @@ from noetl import __version__
 from noetl.errors import InputError, NoetlError, Unavailable
 
 COMMANDS = {
+    "catalog": ("noetl.cli.catalog:catalog", "Register playbooks and look at what is registered."),
+    "check": ("noetl.cli.check:check", "Check playbooks without running them."),
     "config": ("noetl.cli.config:config", "Show and check the settings."),
+    "credentials": ("noetl.cli.credentials:credentials", "Keep credentials and hand out API tokens."),
     "db": ("noetl.cli.db:db", "Start, stop, migrate and inspect the database."),
+    "dev": ("noetl.cli.dev:dev", "Server and worker in one process that register playbooks as they change."),
     "events": ("noetl.cli.events:events", "Read the ledger."),
+    "executions": ("noetl.cli.executions:executions", "List, show, cancel and re-run executions."),
     "payloads": ("noetl.cli.payloads:payloads", "Look at stored payloads and collect unused ones."),
     "projections": ("noetl.cli.projections:projections", "Inspect, rebuild and catch up projections."),
     "replay": ("noetl.cli.replay:replay", "Rebuild the state of an execution as of any position."),
     "retention": ("noetl.cli.retention:retention", "Archive and drop history that is old enough."),
-    "schema": ("noetl.cli.schema:schema", "Print the schemas of events and settings."),
+    "run": ("noetl.cli.run:run", "Run a playbook to its end."),
+    "schema": ("noetl.cli.schema:schema", "Print the schemas of playbooks and events."),
+    "server": ("noetl.cli.server:server", "Serve the REST API and decide what happens next."),
     "verify": ("noetl.cli.verify:verify", "Prove that projections equal what the ledger says."),
+    "why": ("noetl.cli.why:why", "Tell why an execution stands or ended as it did."),
+    "worker": ("noetl.cli.worker:worker", "Work on what executions ask for."),
 }
 """Each subcommand with the place of its code and its line in the help."""
 
@@ -80,9 +89,10 @@ def cli() -> None:
 
     \b
     Examples:
-      noetl db start              start the embedded database
-      noetl db status             see where it stands
-      noetl events --help         read the ledger
+      noetl run playbook.yaml     run a playbook here, without a server
+      noetl executions list       see what ran
+      noetl why last              see why it ended as it did
+      noetl dev                   a server with a worker, for trying things out
     """
 
 

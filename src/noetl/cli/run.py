@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl.cli.catalog import PlaybookFile, playbook_file, reference_of
 from noetl.cli.run_workload import given_payload, payload_option, set_option, unknown_fields
 from noetl.errors import InputError, NotFound
 
@@ -14,13 +15,12 @@ if TYPE_CHECKING:
     from noetl.catalog.playbooks import Entry
     from noetl.cli.run_display import Display
     from noetl.dispatch.engine import Engine
-    from noetl.playbook.parse import Parsed
     from noetl.runtime.run import RunResult
     from noetl.runtime.wiring import Runtime
 
 
 @click.command()
-@click.argument("playbook", metavar="FILE|PATH")
+@click.argument("reference", metavar="FILE|PATH")
 @set_option
 @payload_option
 @click.option("--slots", type=click.IntRange(1), help="Commands to work on at a time.")
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def run(
     ctx: click.Context,
-    playbook: str,
+    reference: str,
     sets: tuple[str, ...],
     payload: str | None,
     slots: int | None,
@@ -57,20 +57,21 @@ def run(
     """
     given = given_payload(payload, sets)
     # A file is read before anything is started: what is wrong in it is told at once.
-    parsed = _parsed(playbook)
+    file = _file(reference)
     if dry_run:
-        _dry_run(playbook, parsed, given, as_json)
+        _dry_run(reference, file, given, as_json=as_json)
         return
-    from noetl.cli.run_display import display_for, finish
+    from noetl.cli.run_display import display_for
+    from noetl.cli.run_ending import finish
 
     display = display_for(as_json=as_json, quiet=quiet)
-    if parsed is not None:
-        display.warn([*map(str, parsed.warnings), *unknown_fields(parsed.playbook.workload, given)])
-    ctx.exit(finish(display, _run(playbook, parsed, given, slots, display), as_json=as_json))
+    if file is not None:
+        display.warn([*file.warnings, *unknown_fields(file.playbook.workload, given)])
+    ctx.exit(finish(display, _run(reference, file, given, slots, display), as_json=as_json))
 
 
 async def _run(
-    playbook: str, parsed: Parsed | None, given: dict[str, Any], slots: int | None, display: Display
+    reference: str, file: PlaybookFile | None, given: dict[str, Any], slots: int | None, display: Display
 ) -> RunResult:
     from noetl.runtime.config import load_settings
     from noetl.runtime.engine import open_engine
@@ -78,69 +79,49 @@ async def _run(
     from noetl.runtime.wiring import open_runtime
 
     async with open_runtime(load_settings()) as runtime, open_engine(runtime, "run") as engine:
-        if parsed is None:
-            entry = await _registered(runtime, engine, playbook)
+        if file is None:
+            entry = await _registered(runtime, engine, reference)
             workload = (await engine.catalog.plan(runtime.scope, entry.catalog_id)).playbook.workload
             display.warn(list(unknown_fields(workload, given)))
         else:
-            entry = (await engine.catalog.register(runtime.scope, _read(Path(playbook)), file=playbook)).entry
+            entry = (await engine.catalog.register(runtime.scope, file.text, file=file.name)).entry
         async with display.following():
             return await run_entry(runtime, engine, entry, given, slots=slots or RUN_SLOTS, watcher=display)
 
 
-async def _registered(runtime: Runtime, engine: Engine, text: str) -> Entry:
-    path, _, version = text.removeprefix("catalog://").partition("@")
-    if version and not version.isdecimal():
-        raise InputError(f"{version!r} is no version of {path}", hint="versions are numbers, such as PATH@2")
+async def _registered(runtime: Runtime, engine: Engine, reference: str) -> Entry:
+    path, version = reference_of(reference)
     try:
-        return await engine.catalog.get(runtime.scope, path, int(version) if version else None)
+        return await engine.catalog.get(runtime.scope, path, version)
     except NotFound as problem:
         hint = problem.hint or "`noetl catalog list` shows what is registered"
-        raise InputError(f"there is no file {text}, and {problem.message}", hint=hint) from None
+        raise InputError(f"there is no file {reference}, and {problem.message}", hint=hint) from None
 
 
-def _parsed(playbook: str) -> Parsed | None:
+def _file(reference: str) -> PlaybookFile | None:
     """Read and check the file; None when a path of the catalog is meant."""
-    from noetl.execute.tools.registry import known_kinds
-    from noetl.playbook.check import check
-    from noetl.playbook.parse import parse
-    from noetl.playbook.problems import refusal
-
-    file = Path(playbook)
-    if not file.is_file():
-        if file.suffix in (".yaml", ".yml"):
-            raise InputError(f"there is no file {playbook}", hint="give a file, or the path of a registered playbook")
-        return None
-    parsed = parse(_read(file), file=playbook, kinds=tuple(sorted(known_kinds())))
-    errors = [problem for problem in check(parsed) if problem.severity == "error"]
-    if errors:
-        raise refusal(errors)
-    return parsed
+    file = Path(reference)
+    if file.is_file():
+        return playbook_file(file)
+    if file.suffix in (".yaml", ".yml"):
+        raise InputError(f"there is no file {reference}", hint="give a file, or the path of a registered playbook")
+    return None
 
 
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise InputError(f"{file} cannot be read: {problem.strerror}") from None
-    except UnicodeDecodeError as problem:
-        raise InputError(f"{file} is not UTF-8 text: byte {problem.start} cannot be decoded") from None
-
-
-def _dry_run(playbook: str, parsed: Parsed | None, given: dict[str, Any], as_json: bool) -> None:
+def _dry_run(reference: str, file: PlaybookFile | None, given: dict[str, Any], *, as_json: bool) -> None:
     import json
 
     from noetl.dispatch.merging import merged
 
-    if parsed is None:
-        raise InputError(f"{playbook} is no file", hint="what the catalog has was checked when it was registered")
-    warnings = [*map(str, parsed.warnings), *unknown_fields(parsed.playbook.workload, given)]
-    workload = merged(parsed.playbook.workload, given)
+    if file is None:
+        raise InputError(f"{reference} is no file", hint="what the catalog has was checked when it was registered")
+    warnings = [*file.warnings, *unknown_fields(file.playbook.workload, given)]
+    workload = merged(file.playbook.workload, given)
     if as_json:
-        shown = {"path": parsed.playbook.path, "workload": workload, "warnings": warnings}
+        shown = {"path": file.playbook.path, "workload": workload, "warnings": warnings}
         click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
         return
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
-    click.echo(f"{playbook} is sound; {parsed.playbook.path} would run with this workload:")
+    click.echo(f"{reference} has no errors; {file.playbook.path} would run with this workload:")
     click.echo(json.dumps(workload, indent=2, ensure_ascii=False))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from noetl.cli.run_live import Live
 from noetl.errors import NoetlError
 from noetl.model.stream import execution_stream
-from noetl.runtime.run import RunResult, Watcher
-from noetl.runtime.service import run_event_loop, terminated_like_interrupted
+from noetl.runtime.run import Watcher
 
 if TYPE_CHECKING:
     from noetl.dispatch.engine import Engine
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.25
 TALK_SECONDS = 5.0
 """How often a loop's progress is a line of its own where there is no terminal."""
-SHOWN_LINES = 40
-"""Lines of a result that are shown; --json prints all of it."""
 
 
 class Display(Watcher):
@@ -38,15 +34,19 @@ class Display(Watcher):
 
     def __init__(self) -> None:
         self.execution_id: int | None = None
+        self.warnings: list[str] = []
         self.done = 0
         self.failed = 0
         self._looking: asyncio.Task[None] | None = None
         self._runtime: Runtime | None = None
         self._seen = 0
         self._entered: dict[str, datetime] = {}
+        self.of_step: Counter[str] = Counter()
+        """Rows of each step since it was entered."""
 
     def warn(self, sentences: Sequence[str]) -> None:
         """Show what the user had better look at."""
+        self.warnings += sentences
         for sentence in sentences:
             click.echo(f"warning: {sentence}", err=True)
 
@@ -60,6 +60,7 @@ class Display(Watcher):
         """Count rows that were worked off."""
         self.done += done
         self.failed += failed
+        self.of_step[step] += done + failed
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
@@ -111,6 +112,7 @@ class Display(Watcher):
             elif event.event_type in ("step.exited", "step.skipped"):
                 began = self._entered.pop(step, event.event_time)
                 self.exited(step, event, (event.event_time - began).total_seconds())
+                self.of_step.pop(step, None)
         self.looked()
 
 
@@ -119,52 +121,38 @@ class Lines(Display):
 
     def __init__(self) -> None:
         super().__init__()
-        self._loops: dict[str, _Loop] = {}
+        self._loops: dict[str, tuple[float, int | None]] = {}
         self._quiet_until = time.monotonic() + TALK_SECONDS
 
     def entered(self, step: str, event: Event) -> None:
         """Say that a step began; of a loop, how many rows it has."""
         loop = event.meta.get("loop")
         if loop is not None:
-            self._loops[step] = _Loop(loop["total"])
+            self._loops[step] = (time.monotonic(), loop["total"])
         many = "" if loop is None or loop["total"] is None else f", {loop['total']} rows"
         click.echo(f"{step}: entered{many}")
 
     def exited(self, step: str, event: Event, seconds: float) -> None:
         """Say how a step ended and how long it took."""
-        loop = self._loops.pop(step, None)
-        rows = "" if loop is None or not loop.done else f", {loop.done} rows"
+        rows = f", {self.of_step[step]} rows" if self._loops.pop(step, None) else ""
         click.echo(f"{step}: {said_end(event)} in {seconds:.3f} s{rows}")
-
-    def rows(self, step: str, done: int, failed: int) -> None:
-        """Count rows."""
-        super().rows(step, done, failed)
-        if step in self._loops:
-            self._loops[step].done += done + failed
 
     def looked(self) -> None:
         """Now and then say how far the loops are."""
         if time.monotonic() < self._quiet_until:
             return
         self._quiet_until = time.monotonic() + TALK_SECONDS
-        for step, loop in self._loops.items():
-            click.echo(f"{step}: {loop.sentence()}")
+        for step, (began, total) in self._loops.items():
+            click.echo(f"{step}: {progress(self.of_step[step], total, time.monotonic() - began)}")
 
 
-class _Loop:
-    """How far a loop is."""
-
-    def __init__(self, total: int | None) -> None:
-        self.total = total
-        self.done = 0
-        self._began = time.monotonic()
-
-    def sentence(self) -> str:
-        speed = self.done / max(time.monotonic() - self._began, 0.001)
-        if self.total is None:
-            return f"{self.done} rows, {speed:.0f} rows/s"
-        left = f", about {(self.total - self.done) / speed:.0f} s left" if speed else ""
-        return f"{self.done} of {self.total} rows, {speed:.0f} rows/s{left}"
+def progress(done: int, total: int | None, seconds: float) -> str:
+    """Say how far a loop is, how quick, and when it will be done."""
+    speed = done / max(seconds, 0.001)
+    if total is None:
+        return f"{done} rows, {speed:.0f} rows/s"
+    left = f", about {(total - done) / speed:.0f} s left" if speed else ""
+    return f"{done} of {total} rows, {speed:.0f} rows/s{left}"
 
 
 class Picture(Display):
@@ -183,7 +171,8 @@ class Picture(Display):
     def entered(self, step: str, event: Event) -> None:
         """Show the step as under way."""
         loop = event.meta.get("loop")
-        self._live.begin(step, None if loop is None else loop["total"], is_loop=loop is not None)
+        total = None if loop is None else loop["total"]
+        self._live.begin(step, total, is_loop=loop is not None, done=self.of_step[step])
 
     def exited(self, step: str, event: Event, seconds: float) -> None:
         """Move the step to those that ended."""
@@ -209,72 +198,3 @@ def display_for(*, as_json: bool, quiet: bool) -> Display:
     if as_json or quiet:
         return Display()
     return Picture() if sys.stdout.isatty() else Lines()
-
-
-def finish(display: Display, work: Coroutine[Any, Any, RunResult], *, as_json: bool) -> int:
-    """Run to the end, tell what came of it and return the exit code."""
-    with _plain_warnings(), terminated_like_interrupted():
-        try:
-            result = run_event_loop(work)
-        except KeyboardInterrupt:
-            if display.execution_id is not None:
-                click.echo(f"execution {display.execution_id} was cancelled", err=True)
-            raise
-    if as_json:
-        click.echo(json.dumps(_facts(result, display), indent=2, ensure_ascii=False, default=str))
-    else:
-        _tell(result, display)
-    return 0 if result.status == "COMPLETED" else 1
-
-
-def _facts(result: RunResult, display: Display) -> dict[str, Any]:
-    import msgspec
-
-    facts: dict[str, Any] = msgspec.to_builtins(result)
-    # An id is beyond what JSON readers hold exactly as a number.
-    return {**facts, "execution_id": str(result.execution_id), "rows": display.done, "rows_failed": display.failed}
-
-
-def _tell(result: RunResult, display: Display) -> None:
-    click.echo(f"{result.status} {result.path} version {result.version} in {result.seconds:.3f} s")
-    if result.error:
-        click.echo(f"error: {result.error}")
-    click.echo(f"workload: {bounded(result.workload)}")
-    if result.result is not None:
-        click.echo(f"result: {bounded(result.result)}")
-    if result.frames:
-        failed = f", {display.failed} of them failed" if display.failed else ""
-        click.echo(f"rows: {display.done + display.failed} in {result.frames} frames{failed}")
-    own = result.execution_id
-    if result.swallowed:
-        were = "error was" if result.swallowed == 1 else "errors were"
-        click.echo(f"{result.swallowed} {were} let pass: `noetl why {own}` tells where")
-    more = f"noetl why {own}" if result.status != "COMPLETED" else f"noetl events {own}"
-    click.echo(f"execution {own}: look on with `noetl executions show {own}` or `{more}`")
-
-
-def bounded(value: Any) -> str:
-    """Return a value as JSON for a person, cut where it gets long."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    if len(text) > 100:
-        text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    lines = [line if len(line) <= 500 else f"{line[:500]}…" for line in text.splitlines()]
-    if len(lines) <= SHOWN_LINES:
-        return "\n".join(lines)
-    return "\n".join([*lines[:SHOWN_LINES], f"… {len(lines) - SHOWN_LINES} more lines; --json prints all"])
-
-
-@contextmanager
-def _plain_warnings() -> Iterator[None]:
-    """Show what the parts warn of as one line each, without traces."""
-    handler, root = _Handler(logging.WARNING), logging.getLogger("noetl")
-    root.addHandler(handler)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-
-
-class _Handler(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        click.echo(f"{record.levelname.lower()}: {record.getMessage()}", err=True)

@@ -17,6 +17,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 _COLOURS = {"done": "green", "skipped": "yellow"}
@@ -34,6 +35,14 @@ class _Rows(ProgressColumn):
         return Text(f"{task.completed:.0f}{of} rows{speed}")
 
 
+class _Bar(BarColumn):
+    """How far a loop is; other steps have no bar."""
+
+    def render(self, task: Task) -> ProgressBar:
+        """Return the bar of one step."""
+        return super().render(task) if task.fields["is_loop"] else ProgressBar(width=0)
+
+
 class _Left(TimeRemainingColumn):
     """When a loop will be done, as far as its speed tells."""
 
@@ -46,7 +55,7 @@ class Live:
     """The steps under way."""
 
     def __init__(self, console: Console | None = None) -> None:
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), _Rows(), TimeElapsedColumn(), _Left())
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), _Bar(), _Rows(), TimeElapsedColumn(), _Left())
         self._progress = Progress(*columns, console=console, transient=True)
         self._tasks: dict[str, TaskID] = {}
 
@@ -56,10 +65,10 @@ class Live:
         with self._progress:
             yield
 
-    def begin(self, step: str, rows: int | None, *, is_loop: bool) -> None:
+    def begin(self, step: str, rows: int | None, *, is_loop: bool, done: int) -> None:
         """Show a step as under way."""
         self._drop(step)
-        self._tasks[step] = self._progress.add_task(step, total=rows, rows=rows, is_loop=is_loop)
+        self._tasks[step] = self._progress.add_task(step, total=rows, completed=done, rows=rows, is_loop=is_loop)
 
     def advance(self, step: str, rows: int) -> None:
         """Move a loop's bar; rows of other executions have none."""

@@ -1,4 +1,4 @@
-"""`noetl schema`: show the event types, print and export their JSON Schemas, and compare an exported copy."""
+"""`noetl schema`: print the schema of playbooks; show the event types, export their schemas and compare a copy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,23 @@ _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
 @click.group()
 def schema() -> None:
-    """Print the schemas of events."""
+    """Print the schemas of playbooks and events."""
+
+
+@schema.command()
+def playbook() -> None:
+    """Print the JSON Schema of playbooks, for editors and other tools.
+
+    \b
+    Examples:
+      noetl schema playbook > playbook.schema.json
+    """
+    from noetl.execute.tools.registry import known_kinds
+    from noetl.playbook.schema import playbook_schema
+    from noetl.playbook.tool_fields import KINDS
+
+    further = sorted(known_kinds() - set(KINDS))
+    click.echo(json.dumps(playbook_schema(further), indent=2, ensure_ascii=False))
 
 
 @schema.command()

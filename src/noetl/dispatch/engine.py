@@ -181,10 +181,12 @@ class Engine:
         waiter: asyncio.Future[State] = loop.create_future()
         waiters = self._finishing.setdefault((scope, execution_id), set())
         waiters.add(waiter)
+        looked = False
         try:
             while True:
                 # What ends in this process says so itself; for other processes one looks.
-                state = await self.executions.state(scope, execution_id)
+                state = await self.executions.state(scope, execution_id, look=looked)
+                looked = True
                 left = LOOK_SECONDS if deadline is None else min(LOOK_SECONDS, deadline - loop.time())
                 if state.ended or left <= 0:
                     return state

@@ -22,6 +22,7 @@ from noetl.plan.recorded import recorded, refuse_unrecordable
 from noetl.plan.state import Arrival, Result, State, evolve, gathered, net
 from noetl.plan.trigger import Cancelled, CommandEnded, Doubt, Start, Trigger
 
+_FREE_FIELDS = ("meta", "context", "result")
 ENTERED_MAX = 1_000
 """Steps that one decision may enter: a ring of steps that end at once would never come to an end."""
 
@@ -87,10 +88,9 @@ class Deciding:
 
     def say(self, fact: Fact) -> None:
         """Add a fact and go on from the state it leads to, which is the one its event will lead to."""
-        if fact.context or fact.result:
-            where = f"{fact.event_type} {fact.node_name or ''}".rstrip()
-            context, result = recorded(fact.context, where), recorded(fact.result, where)
-            fact = msgspec.structs.replace(fact, context=context, result=result)
+        where = f"{fact.event_type} {fact.node_name or ''}".rstrip()
+        fields = {name: recorded(value, where) for name in _FREE_FIELDS if (value := getattr(fact, name))}
+        fact = msgspec.structs.replace(fact, **fields)
         self.facts.append(fact)
         if fact.at == "execution":
             self.state = evolve(self.state, fact)
@@ -188,16 +188,22 @@ class Deciding:
         """Return a report as it is, or as an error if what it says cannot be recorded or gathered."""
         where = self.plan.step(step).where
         try:
-            refuse_unrecordable([trigger.data, trigger.selected, trigger.ctx_writes], f"{where}, result")
+            said = [trigger.data, trigger.selected, trigger.ctx_writes, trigger.error, trigger.tries]
+            refuse_unrecordable(said, f"{where}, result")
             if trigger.accumulate is not None and trigger.status == "ok":
                 if trigger.ref is not None:
                     raise TemplateFailed(f"{where}, field output.accumulate: the result is too large to be gathered")
                 gathered(self.state.results.get(step), trigger.data, trigger.accumulate)
         except NoetlError as problem:
             error = {"kind": "transform", "message": problem.message, "retryable": False, "code": problem.code}
-            error = trigger.error or error
-            return msgspec.structs.replace(
-                trigger, status="error", error=error, data=None, ref=None, selected={}, ctx_writes={}
+            return CommandEnded(
+                command_id=trigger.command_id,
+                attempt=trigger.attempt,
+                status="error",
+                error=error,
+                swallowed=trigger.swallowed,
+                duration_ms=trigger.duration_ms,
+                tally=trigger.tally,
             )
         return trigger
 

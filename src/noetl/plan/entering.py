@@ -38,9 +38,7 @@ class Entering:
 
     def enter(self) -> None:
         """Say what becomes of the step; a step whose templates fail is entered and left as failed."""
-        names = state_names(
-            self._deciding.state, asked=self._planned.names_on_entry, loaded=self._deciding.loaded
-        )
+        names = state_names(self._deciding.state, asked=self._planned.names_on_entry, loaded=self._deciding.loaded)
         try:
             refused = self._refused(names)
             if refused is not None:

@@ -76,7 +76,11 @@ def leave(deciding: Deciding, step: str, trigger: CommandEnded) -> None:
 def _names(deciding: Deciding, step: str, ending: Ending) -> Names:
     event = {"name": ending.event, "step": step, "type": str(ending.event)}
     names = state_names(
-        deciding.state, asked=deciding.plan.step(step).names_on_exit, loaded=deciding.loaded, output=ending.output, event=event
+        deciding.state,
+        asked=deciding.plan.step(step).names_on_exit,
+        loaded=deciding.loaded,
+        output=ending.output,
+        event=event,
     )
     names["ctx"] = written(names["ctx"], ending.ctx)
     names[step] = ending.own

@@ -24,6 +24,7 @@ from noetl.project.upcast import Upcasters
 from noetl.replay.compare import SHOWN, Sums, Suspects, compared, unequal
 from noetl.replay.folding import fold_pages
 from noetl.replay.inline import inline_differences, shard_differences
+from noetl.replay.open_work import open_work_differences
 from noetl.replay.pages import EventPages
 from noetl.replay.report import Difference, VerifyReport
 
@@ -34,6 +35,8 @@ Progress = Callable[[int], None]
 
 _SCOPES = """
 SELECT tenant_id, organization_id FROM noetl.stream UNION SELECT tenant_id, organization_id FROM noetl.projection
+UNION SELECT tenant_id, organization_id FROM noetl.execution_head UNION SELECT tenant_id, organization_id FROM noetl.command
+UNION SELECT tenant_id, organization_id FROM noetl.stage UNION SELECT tenant_id, organization_id FROM noetl.frame
 ORDER BY 1, 2
 """
 
@@ -89,6 +92,7 @@ class Verifier:
                 differences += suspects.differences()
         if self._database is not None:
             differences += await inline_differences(self._database, scope, execution_id)
+            differences += await open_work_differences(self._database, scope, execution_id, self._upcasters)
         return VerifyReport(
             scope=scope,
             execution_id=execution_id,
@@ -101,7 +105,7 @@ class Verifier:
         )
 
     async def scopes(self) -> list[Scope]:
-        """Return every organization that has events or projected rows."""
+        """Return every organization that has events, projected rows or open work."""
         assert self._database is not None
         async with self._database.transaction(None, "projector") as connection:
             return [Scope(*row) for row in await connection.fetch(_SCOPES)]

@@ -89,7 +89,7 @@ class Play:
         return decision.facts
 
     def hold(self, decision: Decision, trigger: Trigger) -> None:
-        assert folded(self.facts) == decision.state, "the recorded events alone lead to another state"
+        assert repr(folded(self.facts)) == repr(decision.state), "the recorded events alone lead to another state"
         again = decide(self.plan, decision.state, trigger, self._mint, self.loaded)
         assert again.facts == (), "a trigger that comes again says something new"
         assert self.state.ended or self.open, "nothing is open, and the execution has not ended"

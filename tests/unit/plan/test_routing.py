@@ -90,9 +90,9 @@ def test_a_value_is_decided_on_as_the_ledger_gives_it_back(template: str, value:
     assert str(play.state.ctx["x"]) == str(value)
 
 
-@pytest.mark.parametrize("template", ["{{ range(3) }}", "{{ 9007199254740993 }}", "{{ workload.items() }}"])
+@pytest.mark.parametrize("template", ["{{ 9007199254740993 }}", "{{ 'nan' | float }}"])
 def test_a_value_that_cannot_be_recorded_fails_its_step(template: str) -> None:
-    play = Play(f"{{step: a, set: {{ctx.odd: '{template}'}}}}").ok("a")
+    play = Play(f'{{step: a, set: {{ctx.odd: "{template}"}}}}').ok("a")
     assert play.end_kind == "playbook.failed"
     assert "step a, set of ctx.odd" in (play.ending.error or "")
 

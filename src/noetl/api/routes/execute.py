@@ -18,7 +18,7 @@ from noetl.plan.state import State
 routes = Routes("execute")
 
 
-class ExecuteRequest(Body):
+class ExecuteRequest(Body, frozen=True, kw_only=True):
     """Which playbook to run, and with what."""
 
     path: Name | None = None
@@ -30,7 +30,7 @@ class ExecuteRequest(Body):
     parent_execution_id: Id | None = None
 
 
-class Started(View):
+class Started(View, frozen=True, kw_only=True):
     """An execution that was started."""
 
     execution_id: str
@@ -42,20 +42,20 @@ class Started(View):
     """What is in force: the playbook's own values with the request's laid over them."""
 
 
-class BatchRequest(Body):
+class BatchRequest(Body, frozen=True, kw_only=True):
     """Several executions at once."""
 
     executions: Annotated[list[ExecuteRequest], Meta(min_length=1, max_length=100)]
 
 
-class BatchItem(View):
+class BatchItem(View, frozen=True, kw_only=True):
     """What became of one of them: `started` or `problem`."""
 
     started: Started | None = None
     problem: Problem | None = None
 
 
-class BatchAnswer(View):
+class BatchAnswer(View, frozen=True, kw_only=True):
     """What became of each, in the order asked."""
 
     results: list[BatchItem]

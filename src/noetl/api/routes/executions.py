@@ -5,16 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-import msgspec
-from msgspec import Meta
+from msgspec import Meta, field
 
 from noetl.api.endpoint import ANYONE, READERS, WRITERS, Call, Routes
-from noetl.api.listing import Listed, list_executions
+from noetl.api.listing import ListedPage, list_executions
 from noetl.api.reading import Seen
 from noetl.api.routes.execute import Started, started
 from noetl.api.wire import Body, Id, Name, Text, View
-from noetl.dispatch.why import why
-from noetl.errors import NotFound
 from noetl.model.event import to_json
 from noetl.model.ids import parse_id
 from noetl.model.payload_ref import PayloadRef
@@ -23,6 +20,219 @@ from noetl.replay.pages import reading
 
 routes = Routes("executions")
 
-Limit = Annotated[int, Meta(ge=1, le=1_000)]
-Status = Literal["RUNNING", "COMPLETED", "FAILED", "CANCELLED"]
-MOST_WAIT_SECONDS = 60.0
+
+class ListQuery(Body, frozen=True, kw_only=True):
+    """Which executions to list."""
+
+    cursor: Id | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+    status: Literal["RUNNING", "COMPLETED", "FAILED", "CANCELLED"] | None = None
+    path: Name | None = None
+    parent_execution_id: Id | None = None
+
+
+class WaitQuery(Body, frozen=True, kw_only=True):
+    """How long to wait for the end."""
+
+    wait: Annotated[float, Meta(ge=0, le=60, description="Seconds to wait for the execution's end.")] = 0.0
+
+
+class EventsQuery(Body, frozen=True, kw_only=True):
+    """Which events to give."""
+
+    from_position: Annotated[int, Meta(ge=1, le=2**63 - 1)] = 1
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
+    type: Name | None = None
+
+
+class CancelRequest(Body, frozen=True, kw_only=True):
+    """Why to stop, and whether what the execution started stops too."""
+
+    reason: Text = "cancelled by request"
+    cascade: bool = True
+
+
+class RerunRequest(Body, frozen=True, kw_only=True):
+    """Where to begin, and what to change in the workload."""
+
+    from_step: Name | None = None
+    payload: dict[str, Any] = field(default_factory=dict)
+
+
+class ExecutionStatus(View, frozen=True, kw_only=True):
+    """How an execution is, as of a position."""
+
+    execution_id: str
+    status: str
+    ended: bool
+    error: str | None
+    failed_step: str | None
+    swallowed_errors: int
+    as_of_position: int
+    as_of_event_id: str
+
+
+class ExecutionView(ExecutionStatus, frozen=True, kw_only=True):
+    """An execution with what it works on and what came of it."""
+
+    path: str
+    version: int | None
+    catalog_id: str
+    playbook_digest: str
+    parent_execution_id: str | None
+    requested_at: datetime | None
+    ended_at: datetime | None
+    workload: dict[str, Any]
+    active_steps: list[str]
+    open_commands: int
+    steps_entered: dict[str, int]
+    result_step: str | None
+    result: Any
+    result_ref: PayloadRef | None
+
+
+class EventsPage(View, frozen=True, kw_only=True):
+    """Events by position; `next_position` is null when there are no more yet."""
+
+    events: list[dict[str, Any]]
+    next_position: int | None
+
+
+class CancellationCheck(View, frozen=True, kw_only=True):
+    """Whether work for an execution is still wanted."""
+
+    execution_id: str
+    cancelled: bool
+    status: str
+
+
+class CancelAnswer(View, frozen=True, kw_only=True):
+    """Which executions were cancelled by this request."""
+
+    execution_id: str
+    status: str
+    cancelled: list[str]
+
+
+@routes.get("/api/executions", READERS)
+async def list_all_executions(call: Call, query: ListQuery) -> ListedPage:
+    """List executions, the newest first."""
+    return await list_executions(
+        call.services.database,
+        call.scope,
+        before=None if query.cursor is None else parse_id(query.cursor),
+        limit=query.limit,
+        status=query.status,
+        path=query.path,
+        parent=None if query.parent_execution_id is None else parse_id(query.parent_execution_id),
+    )
+
+
+@routes.get("/api/executions/{execution_id}", READERS)
+async def get_execution(call: Call, execution_id: int, query: WaitQuery) -> ExecutionView:
+    """Return an execution; with `wait`, when it has ended or the time is over."""
+    seen = await call.request.app.state.reading.ended(
+        call.scope, execution_id, call.services.engine.ended, query.wait, call.services.stopping
+    )
+    return _view(seen)
+
+
+@routes.get("/api/executions/{execution_id}/status", READERS)
+async def get_execution_status(call: Call, execution_id: int) -> ExecutionStatus:
+    """Return how an execution is."""
+    return ExecutionStatus(**_status(await _seen(call, execution_id)))
+
+
+@routes.get("/api/executions/{execution_id}/events", READERS)
+async def get_execution_events(call: Call, execution_id: int, query: EventsQuery) -> EventsPage:
+    """Return an execution's events from a position on, archived ones too."""
+    await _seen(call, execution_id)
+    found: list[dict[str, Any]] = []
+    async with reading(call.services.history.execution_pages(call.scope, execution_id, query.from_position)) as pages:
+        async for page in pages:
+            for event in page:
+                if query.type is not None and event.event_type != query.type:
+                    continue
+                if len(found) == query.limit:
+                    return EventsPage(events=found, next_position=event.position)
+                found.append(to_json(event))
+    return EventsPage(events=found, next_position=None)
+
+
+@routes.get("/api/executions/{execution_id}/cancellation-check", ANYONE)
+async def check_cancellation(call: Call, execution_id: int) -> CancellationCheck:
+    """Tell whether an execution was cancelled."""
+    state = (await _seen(call, execution_id)).state
+    return CancellationCheck(execution_id=str(execution_id), cancelled=state.status == "CANCELLED", status=state.status)
+
+
+@routes.post("/api/executions/{execution_id}/cancel", WRITERS)
+async def cancel_execution(call: Call, execution_id: int, body: CancelRequest | None = None) -> CancelAnswer:
+    """Cancel an execution and, with `cascade`, everything it started. One that has ended stays as it is."""
+    body = body or CancelRequest()
+    cancelled = await call.services.engine.cancel(
+        call.scope, execution_id, reason=body.reason, by=call.caller.name, cascade=body.cascade
+    )
+    seen = await _seen(call, execution_id)
+    return CancelAnswer(
+        execution_id=str(execution_id), status=seen.state.status, cancelled=[str(one) for one in cancelled]
+    )
+
+
+@routes.post("/api/executions/{execution_id}/finalize", WRITERS)
+async def finalize_execution(call: Call, execution_id: int) -> ExecutionStatus:
+    """Look at an execution again: it goes on if anything can, and ends if nothing is open. Open work is left alone."""
+    await call.services.engine.executions.trigger(call.scope, execution_id, Doubt())
+    return ExecutionStatus(**_status(await _seen(call, execution_id)))
+
+
+@routes.post("/api/executions/{execution_id}/rerun", WRITERS, status=201)
+async def rerun_execution(call: Call, execution_id: int, body: RerunRequest | None = None) -> Started:
+    """Start a new execution of the same version with the same workload, from a step on if one is named."""
+    body = body or RerunRequest()
+    state = await call.services.engine.rerun(
+        call.scope, execution_id, from_step=body.from_step, payload=body.payload, requested_by=call.caller.name
+    )
+    return started(state)
+
+
+async def _seen(call: Call, execution_id: int) -> Seen:
+    seen: Seen = await call.request.app.state.reading.seen(call.scope, execution_id)
+    return seen
+
+
+def _status(seen: Seen) -> dict[str, Any]:
+    state = seen.state
+    return {
+        "execution_id": str(state.execution_id),
+        "status": state.status,
+        "ended": state.ended,
+        "error": state.error,
+        "failed_step": state.failed_step,
+        "swallowed_errors": state.swallowed,
+        "as_of_position": seen.position,
+        "as_of_event_id": str(seen.last_event_id),
+    }
+
+
+def _view(seen: Seen) -> ExecutionView:
+    state = seen.state
+    result = state.results.get(state.result_step or "")
+    parent = state.parent_execution_id
+    return ExecutionView(
+        **_status(seen),
+        path=state.path,
+        version=seen.playbook_version,
+        catalog_id=state.catalog_id,
+        playbook_digest=state.digest,
+        parent_execution_id=None if parent is None else str(parent),
+        requested_at=seen.requested_at,
+        ended_at=seen.ended_at,
+        workload=state.workload,
+        active_steps=sorted(state.active),
+        open_commands=sum(len(run.open) for run in state.active.values()),
+        steps_entered=state.runs,
+        result_step=state.result_step,
+        result=None if result is None else result.data,
+        result_ref=None if result is None else result.ref,
+    )

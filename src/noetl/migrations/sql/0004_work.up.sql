@@ -492,17 +492,19 @@ BEGIN
             RETURNING known.key
         )
         SELECT coalesce(array_agg(fresh.key), '{}') AS keys FROM fresh INTO repeated;
-        FOR head IN
-            SELECT k.append, bool_and(known.content_digest = a_digest[k.append])
-                   AND count(known.key) = count(*) AND count(*) FILTER (WHERE k.key = ANY (repeated.keys)) = 0 AS same
-            FROM unnest(k_key, k_append) AS k (key, append)
-            LEFT JOIN noetl.idempotency_key AS known
-                ON known.tenant_id = p_tenant AND known.organization_id = p_organization AND known.key = k.key
-            GROUP BY k.append
-            HAVING count(*) FILTER (WHERE k.key = ANY (repeated.keys)) < count(*)
-        LOOP
-            verdict[head.append] := CASE WHEN head.same THEN 1 ELSE 3 END;
-        END LOOP;
+        IF cardinality(repeated.keys) < cardinality(k_key) THEN
+            FOR head IN
+                SELECT k.append, bool_and(known.content_digest = a_digest[k.append])
+                       AND count(known.key) = count(*) AND count(*) FILTER (WHERE k.key = ANY (repeated.keys)) = 0 AS same
+                FROM unnest(k_key, k_append) AS k (key, append)
+                LEFT JOIN noetl.idempotency_key AS known
+                    ON known.tenant_id = p_tenant AND known.organization_id = p_organization AND known.key = k.key
+                GROUP BY k.append
+                HAVING count(*) FILTER (WHERE k.key = ANY (repeated.keys)) < count(*)
+            LOOP
+                verdict[head.append] := CASE WHEN head.same THEN 1 ELSE 3 END;
+            END LOOP;
+        END IF;
     END IF;
 
     IF p_work && (ending || ARRAY['command.failed', 'stage.closed']) THEN
@@ -520,19 +522,27 @@ BEGIN
         END LOOP;
     END IF;
 
-    INSERT INTO noetl.stream (tenant_id, organization_id, stream_id, shard, execution_id)
-    SELECT p_tenant, p_organization, s.stream, s.shard, s.execution
-    FROM unnest(s_stream, s_shard, s_execution) AS s (stream, shard, execution)
-    WHERE NOT EXISTS (SELECT FROM noetl.stream AS known WHERE known.tenant_id = p_tenant
-                      AND known.organization_id = p_organization AND known.stream_id = s.stream)
-    ORDER BY s.stream COLLATE "C"
-    ON CONFLICT DO NOTHING;
     SELECT array_agg(held.version ORDER BY held.stream_id) INTO reached FROM (
         SELECT known.stream_id, known.version FROM noetl.stream AS known
         WHERE known.tenant_id = p_tenant AND known.organization_id = p_organization
           AND known.stream_id = ANY (s_stream)
         ORDER BY known.stream_id FOR UPDATE
     ) AS held;
+    IF cardinality(reached) IS DISTINCT FROM cardinality(s_stream) THEN
+        INSERT INTO noetl.stream (tenant_id, organization_id, stream_id, shard, execution_id)
+        SELECT p_tenant, p_organization, s.stream, s.shard, s.execution
+        FROM unnest(s_stream, s_shard, s_execution) AS s (stream, shard, execution)
+        WHERE NOT EXISTS (SELECT FROM noetl.stream AS known WHERE known.tenant_id = p_tenant
+                          AND known.organization_id = p_organization AND known.stream_id = s.stream)
+        ORDER BY s.stream COLLATE "C"
+        ON CONFLICT DO NOTHING;
+        SELECT array_agg(held.version ORDER BY held.stream_id) INTO reached FROM (
+            SELECT known.stream_id, known.version FROM noetl.stream AS known
+            WHERE known.tenant_id = p_tenant AND known.organization_id = p_organization
+              AND known.stream_id = ANY (s_stream)
+            ORDER BY known.stream_id FOR UPDATE
+        ) AS held;
+    END IF;
     IF cardinality(reached) IS DISTINCT FROM cardinality(s_stream) THEN
         RAISE serialization_failure USING MESSAGE = 'a stream of this append was removed meanwhile; try again';
     END IF;
@@ -633,18 +643,23 @@ BEGIN
           AND known.stream_id = s.stream AND known.version <> s.version;
 
         -- One time for the whole call, taken once the heads are held: time never runs backwards within a shard.
-        SELECT greatest(max(held.last_ingest), clock_timestamp()) INTO now_at FROM (
-            SELECT h.last_ingest FROM noetl.shard AS h
-            WHERE h.shard = ANY (s_shard) AND shard_size[h.shard + 1] > 0
-            ORDER BY h.shard FOR UPDATE
-        ) AS held;
+        IF cardinality(s_stream) > 1 THEN
+            PERFORM FROM noetl.shard AS h WHERE h.shard = ANY (s_shard) AND shard_size[h.shard + 1] > 0
+            ORDER BY h.shard FOR UPDATE;
+        END IF;
         FOR head IN
-            UPDATE noetl.shard AS h SET position = h.position + shard_size[h.shard + 1], last_ingest = now_at
+            UPDATE noetl.shard AS h SET position = h.position + shard_size[h.shard + 1],
+                                        last_ingest = greatest(h.last_ingest, clock_timestamp())
             WHERE h.shard = ANY (s_shard) AND shard_size[h.shard + 1] > 0
-            RETURNING h.shard, h.position
+            RETURNING h.shard, h.position, h.last_ingest
         LOOP
             shard_base[head.shard + 1] := head.position - shard_size[head.shard + 1];
+            now_at := greatest(now_at, head.last_ingest);
         END LOOP;
+        IF cardinality(s_stream) > 1 THEN
+            UPDATE noetl.shard AS h SET last_ingest = now_at
+            WHERE h.shard = ANY (s_shard) AND shard_size[h.shard + 1] > 0 AND h.last_ingest < now_at;
+        END IF;
         INSERT INTO noetl.event (
             execution_id, event_id, position, stream_version, event_time, ingest_time, causation_id,
             parent_execution_id, stage_id, frame_id, loop_id, current_index, schema_version, shard, tenant_id,

@@ -1,0 +1,175 @@
+"""Playbooks by path and version."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from noetl.api.endpoint import ANYONE, READERS, WRITERS, Answer, Call, Routes
+from noetl.api.wire import Body, Name, View
+from noetl.catalog.playbooks import Entry
+from noetl.errors import NotFound
+
+routes = Routes("catalog")
+
+Version = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+_TYPES: tuple[tuple[type, str], ...] = (
+    (bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"), (dict, "object"),
+)  # fmt: skip
+
+
+class RegisterRequest(Body, frozen=True, kw_only=True):
+    """The source of a playbook."""
+
+    content: Annotated[str, Meta(max_length=4_000_000)]
+    resource_type: Literal["playbook", "Playbook"] = "playbook"
+
+
+class CatalogVersion(View, frozen=True, kw_only=True):
+    """One registered version."""
+
+    catalog_id: str
+    path: str
+    version: int
+    kind: str
+    digest: str
+    registered_at: datetime
+    removed: bool
+
+
+class CatalogSource(CatalogVersion, frozen=True, kw_only=True):
+    """One registered version with its source."""
+
+    content: str
+
+
+class RegisterAnswer(CatalogVersion, frozen=True, kw_only=True):
+    """The version that stands; `created` is false when the same source stood already."""
+
+    created: bool
+    warnings: list[str]
+
+
+class CatalogListRequest(Body, frozen=True, kw_only=True):
+    """Which paths to list."""
+
+    prefix: Annotated[str, Meta(max_length=255)] = ""
+    after: Annotated[str, Meta(max_length=255)] = ""
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+
+
+class CatalogList(View, frozen=True, kw_only=True):
+    """The newest version in use of each path; `next_after` is null on the last page."""
+
+    entries: list[CatalogVersion]
+    next_after: str | None
+
+
+class PathRequest(Body, frozen=True, kw_only=True):
+    """Which path is meant."""
+
+    path: Name
+
+
+class CatalogVersions(View, frozen=True, kw_only=True):
+    """All versions of a path, the oldest first."""
+
+    path: str
+    versions: list[CatalogVersion]
+
+
+class VersionRequest(Body, frozen=True, kw_only=True):
+    """Which version is meant."""
+
+    path: Name
+    version: Version
+
+
+class VersionQuery(Body, frozen=True, kw_only=True):
+    """Which version to give; the newest one in use unless told."""
+
+    version: Version | None = None
+
+
+class UiSchema(View, frozen=True, kw_only=True):
+    """What a form for a playbook's workload needs."""
+
+    path: str
+    version: int
+    name: str
+    schema: dict[str, Any]
+
+
+@routes.post("/api/catalog/register", WRITERS, status=201)
+async def register_playbook(call: Call, body: RegisterRequest) -> Answer | RegisterAnswer:
+    """Register a playbook under the path it names; the same source again gives the version that stands."""
+    done = await call.services.catalog.register(call.scope, body.content)
+    answer = RegisterAnswer(**_fields(done.entry), created=done.created, warnings=list(done.warnings))
+    return Answer(answer, 201 if done.created else 200)
+
+
+@routes.post("/api/catalog/list", READERS)
+async def list_playbooks(call: Call, body: CatalogListRequest | None = None) -> CatalogList:
+    """List the newest version in use of each path, by path."""
+    body = body or CatalogListRequest()
+    found = await call.services.catalog.newest(call.scope, body.prefix, body.after, body.limit)
+    return CatalogList(
+        entries=[_version(entry) for entry in found],
+        next_after=found[-1].path if len(found) == body.limit else None,
+    )
+
+
+@routes.post("/api/catalog/resource", READERS)
+async def list_versions(call: Call, body: PathRequest) -> CatalogVersions:
+    """List all versions of a path, those taken out of use too."""
+    found = await call.services.catalog.versions(call.scope, body.path)
+    if not found:
+        raise NotFound(f"the catalog has no playbook {body.path}", hint="POST /api/catalog/list shows what there is")
+    return CatalogVersions(path=body.path, versions=[_version(entry) for entry in found])
+
+
+@routes.post("/api/catalog/delete", WRITERS)
+async def remove_version(call: Call, body: VersionRequest) -> CatalogVersion:
+    """Take a version out of use; executions of it go on."""
+    return _version(await call.services.catalog.set_removed(call.scope, body.path, body.version, removed=True))
+
+
+@routes.post("/api/catalog/restore", WRITERS)
+async def restore_version(call: Call, body: VersionRequest) -> CatalogVersion:
+    """Take a version back into use."""
+    return _version(await call.services.catalog.set_removed(call.scope, body.path, body.version, removed=False))
+
+
+@routes.get("/api/catalog/{path:path}/ui_schema", READERS)
+async def get_ui_schema(call: Call, path: str, query: VersionQuery) -> UiSchema:
+    """Describe a playbook's workload as a JSON Schema with its defaults, for a form."""
+    entry = await call.services.catalog.get(call.scope, path, query.version)
+    playbook = (await call.services.catalog.plan(call.scope, entry.catalog_id)).playbook
+    properties = {name: {**_type_of(value), "default": value} for name, value in playbook.workload.items()}
+    return UiSchema(
+        path=entry.path,
+        version=entry.version,
+        name=playbook.name,
+        schema={"type": "object", "title": playbook.name, "properties": properties},
+    )
+
+
+@routes.get("/api/catalog/{path:path}", ANYONE)
+async def get_playbook(call: Call, path: str, query: VersionQuery) -> CatalogSource:
+    """Return a version with its source, by path or by catalog id."""
+    entry = await call.services.catalog.get(call.scope, path, query.version)
+    return CatalogSource(**_fields(entry), content=entry.content)
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in CatalogVersion.__struct_fields__}
+
+
+def _version(entry: Entry) -> CatalogVersion:
+    return CatalogVersion(**_fields(entry))
+
+
+def _type_of(value: Any) -> dict[str, str]:
+    return next(({"type": name} for kind, name in _TYPES if isinstance(value, kind)), {})

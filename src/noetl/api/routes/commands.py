@@ -1,0 +1,201 @@
+"""The worker's protocol for commands: claim with a long poll, complete, give back, run children. Proven by leases."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from noetl.api.endpoint import ANYONE, WORKERS, Call, Routes
+from noetl.api.leased import CommandLease, Leased
+from noetl.api.wire import Body, Name, Text, View
+from noetl.dispatch.grants import Child, ChildEnd, CommandGrant
+from noetl.errors import LeaseLost, NotFound
+from noetl.plan.trigger import CommandEnded
+
+routes = Routes("commands")
+
+_SLICE_SECONDS = 1.0
+"""How long a claim waits before it looks whether its caller is still there: what is leased to nobody is lost time."""
+
+_OPEN = """
+SELECT step_name, tool_kind, status, attempt, worker, lease_until, available_at FROM noetl.command
+WHERE execution_id = $1 AND command_id = $2
+"""
+_ENDED = """
+SELECT node_name, event_type FROM noetl.event WHERE execution_id = $1 AND command_id = $2
+AND event_type IN ('command.completed', 'command.failed', 'command.issued') ORDER BY position DESC LIMIT 1
+"""
+
+
+class Locality(Body, frozen=True, kw_only=True):
+    """Where the worker would like its work to come from. Taken as a wish; work is handed out in its order."""
+
+    prefer_node: Name | None = None
+    prefer_zone: Name | None = None
+    max_distance: Literal["node", "zone", "region", "any"] = "any"
+
+
+class ClaimRequest(Body, frozen=True, kw_only=True):
+    """Who wants work, how much, and how long it waits for the first."""
+
+    worker_id: Name
+    want: Annotated[int, Meta(ge=1, le=100)] = 1
+    wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
+    locality: Locality | None = None
+
+
+class ClaimAnswer(View, frozen=True, kw_only=True):
+    """Commands leased to the worker."""
+
+    commands: list[CommandGrant]
+
+
+class CompleteRequest(Body, frozen=True, kw_only=True):
+    """How a command ended."""
+
+    lease: CommandLease
+    worker_id: Name
+    report: CommandEnded
+    take_next: bool = False
+
+
+class CompleteAnswer(View, frozen=True, kw_only=True):
+    """What the worker may do next, leased to it."""
+
+    next: CommandGrant | None
+
+
+class GiveBackRequest(Body, frozen=True, kw_only=True):
+    """Why an attempt came to nothing, and when another may follow."""
+
+    lease: CommandLease
+    reason: Text
+    delay_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
+
+
+class ChildRequest(Body, frozen=True, kw_only=True):
+    """A child execution a command asks for, and how long to wait for its end."""
+
+    lease: CommandLease
+    child: Child
+    wait_seconds: Annotated[float, Meta(ge=1, le=60)] = 20.0
+
+
+class ChildAnswer(View, frozen=True, kw_only=True):
+    """How the child ended; null while it runs: ask again."""
+
+    end: ChildEnd | None
+
+
+class CommandView(View, frozen=True, kw_only=True):
+    """A command as it stands."""
+
+    execution_id: str
+    command_id: str
+    step: str
+    status: str
+    attempt: int | None = None
+    tool_kind: str | None = None
+    worker: str | None = None
+    lease_until: datetime | None = None
+    available_at: datetime | None = None
+
+
+@routes.post("/api/commands/claim", WORKERS)
+async def claim_commands(call: Call, body: ClaimRequest) -> ClaimAnswer:
+    """Lease up to `want` commands, waiting up to `wait_seconds` for the first."""
+    dispatch = call.services.engine.dispatch(call.scope)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + body.wait_seconds
+    while True:
+        left = max(0.0, deadline - loop.time())
+        grants = await dispatch.claim(body.worker_id, body.want, min(left, _SLICE_SECONDS))
+        over = left <= _SLICE_SECONDS or call.services.stopping.is_set()
+        if grants or over or await call.request.is_disconnected():
+            break
+    for grant in grants:
+        leased(call).keep(call.scope, grant)
+    return ClaimAnswer(commands=grants)
+
+
+@routes.post("/api/commands/complete", WORKERS)
+async def complete_command(call: Call, body: CompleteRequest) -> CompleteAnswer:
+    """Record the end of a command and what follows; the same report again gets the same answer."""
+    ref, scope = body.lease.ref(), call.scope
+
+    async def complete() -> CompleteAnswer:
+        grant = await leased(call).command(scope, ref)
+        # What came of a stage's rows is counted here, whatever a worker says.
+        report = msgspec.structs.replace(body.report, command_id=ref.id, attempt=ref.attempt, tally=None)
+        dispatch = call.services.engine.dispatch(scope)
+        try:
+            following = await dispatch.complete(grant, report, worker=body.worker_id, take_next=body.take_next)
+        except LeaseLost:
+            raise await leased(call).lost(scope, ref) from None
+        leased(call).forget(scope, ref)
+        if following is not None:
+            leased(call).keep(scope, following)
+        return CompleteAnswer(next=following)
+
+    answer: CompleteAnswer = await leased(call).once(("complete", scope, ref), complete)
+    return answer
+
+
+@routes.post("/api/commands/give-back", WORKERS, status=204)
+async def give_back_command(call: Call, body: GiveBackRequest) -> None:
+    """Say that an attempt came to nothing through no fault of the work."""
+    ref, scope = body.lease.ref(), call.scope
+
+    async def give_back() -> None:
+        grant = await leased(call).command(scope, ref)
+        dispatch = call.services.engine.dispatch(scope)
+        try:
+            await dispatch.give_back(grant, body.reason, delay_seconds=body.delay_seconds)
+        except LeaseLost:
+            raise await leased(call).lost(scope, ref) from None
+        leased(call).forget(scope, ref)
+
+    await leased(call).once(("give-back", scope, ref), give_back)
+
+
+@routes.post("/api/commands/children", WORKERS)
+async def run_child(call: Call, body: ChildRequest) -> ChildAnswer:
+    """Start a child execution unless it runs already, and wait for its end."""
+    grant = await leased(call).command(call.scope, body.lease.ref())
+    dispatch = call.services.engine.dispatch(call.scope)
+    waiting = asyncio.ensure_future(dispatch.run_child(grant, body.child))
+    stopping = asyncio.ensure_future(call.services.stopping.wait())
+    try:
+        await asyncio.wait({waiting, stopping}, timeout=body.wait_seconds, return_when=asyncio.FIRST_COMPLETED)
+        return ChildAnswer(end=waiting.result() if waiting.done() else None)
+    finally:
+        stopping.cancel()
+        waiting.cancel()
+        await asyncio.gather(stopping, waiting, return_exceptions=True)
+
+
+@routes.get("/api/commands/{execution_id}/{command_id:path}", ANYONE)
+async def get_command(call: Call, execution_id: int, command_id: str) -> CommandView:
+    """Return a command: open ones with their lease, ended ones with how they ended."""
+    async with call.services.database.transaction(call.scope) as connection:
+        row = await connection.fetchrow(_OPEN, execution_id, command_id)
+        ended = None if row is not None else await connection.fetchrow(_ENDED, execution_id, command_id)
+    known: dict[str, Any] = {"execution_id": str(execution_id), "command_id": command_id}
+    if row is not None:
+        shown = {name: value for name, value in row.items() if name != "step_name"}
+        return CommandView(**known, step=row["step_name"], **shown)
+    if ended is None:
+        raise NotFound(f"execution {execution_id} has no command {command_id}")
+    # One that was issued and neither stands open nor ended by itself went with its execution.
+    word = ended["event_type"].rpartition(".")[2].upper()
+    return CommandView(**known, step=ended["node_name"] or "", status="CANCELLED" if word == "ISSUED" else word)
+
+
+def leased(call: Call) -> Leased:
+    """Return the leases this server knows."""
+    found: Leased = call.request.app.state.leased
+    return found

@@ -1,0 +1,143 @@
+"""The worker's protocol for frames: heartbeat, commit, fail, checkpoint. Every change is fenced by the frame's lease."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from noetl.api.endpoint import WORKERS, Call, Routes
+from noetl.api.leased import CommandLease, FrameLease
+from noetl.api.routes.commands import leased
+from noetl.api.wire import Body, Name, View
+from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport, LeaseRef, StepContext
+from noetl.errors import LeaseLost
+
+routes = Routes("frames")
+
+
+class HeartbeatRequest(Body, frozen=True, kw_only=True):
+    """Which lease is to last longer."""
+
+    lease: FrameLease
+    worker_id: Name | None = None
+
+
+class HeartbeatAnswer(View, frozen=True, kw_only=True):
+    """Until when the lease lasts now."""
+
+    lease_until: datetime
+
+
+class CommitRequest(Body, frozen=True, kw_only=True):
+    """What a frame came to, and the slot that worked on it."""
+
+    lease: FrameLease
+    command: CommandLease
+    worker_id: Name
+    report: FrameReport
+    take_next: bool = False
+
+
+class CommitAnswer(View, frozen=True, kw_only=True):
+    """The next frame, leased to the worker, if one was asked for and there is one."""
+
+    next: FrameGrant | None
+
+
+class FailRequest(Body, frozen=True, kw_only=True):
+    """Why an attempt failed, and how many there may be."""
+
+    lease: FrameLease
+    worker_id: Name
+    error: dict[str, Any]
+    max_attempts: Annotated[int, Meta(ge=1, le=1_000)]
+
+
+class CheckpointRequest(Body, frozen=True, kw_only=True):
+    """How far a frame got."""
+
+    lease: FrameLease
+    cursor: dict[str, Any]
+
+
+@routes.post("/api/frames/{frame_id}/heartbeat", WORKERS)
+async def heartbeat_frame(call: Call, frame_id: int, body: HeartbeatRequest) -> HeartbeatAnswer:
+    """Make a frame's lease last longer."""
+    ref = body.lease.ref(frame_id)
+    if await call.services.engine.dispatch(call.scope).heartbeat([ref]):
+        raise await leased(call).lost(call.scope, ref)
+    return HeartbeatAnswer(lease_until=await leased(call).lease_until(call.scope, ref))
+
+
+@routes.post("/api/frames/{frame_id}/commit", WORKERS)
+async def commit_frame(call: Call, frame_id: int, body: CommitRequest) -> CommitAnswer:
+    """Record what a frame came to, once; the same report again gets the same answer."""
+    ref, scope = body.lease.ref(frame_id), call.scope
+
+    async def commit() -> CommitAnswer:
+        frame = await leased(call).frame(scope, ref)
+        grant, holds = await _slot(call, frame, body.command)
+        take_next = body.take_next and holds
+        dispatch = call.services.engine.dispatch(scope)
+        try:
+            following = await dispatch.commit_frame(
+                grant, frame, body.report, worker=body.worker_id, take_next=take_next
+            )
+        except LeaseLost:
+            raise await leased(call).lost(scope, ref) from None
+        leased(call).forget(scope, ref)
+        if following is not None:
+            leased(call).keep(scope, following)
+        return CommitAnswer(next=following)
+
+    answer: CommitAnswer = await leased(call).once(("commit", scope, ref), commit)
+    return answer
+
+
+@routes.post("/api/frames/{frame_id}/fail", WORKERS, status=204)
+async def fail_frame(call: Call, frame_id: int, body: FailRequest) -> None:
+    """Record that an attempt failed; after the last one the frame's rows count as failed."""
+    ref, scope = body.lease.ref(frame_id), call.scope
+
+    async def fail() -> None:
+        frame = await leased(call).frame(scope, ref)
+        dispatch = call.services.engine.dispatch(scope)
+        try:
+            await dispatch.fail_frame(frame, body.error, max_attempts=body.max_attempts, worker=body.worker_id)
+        except LeaseLost:
+            raise await leased(call).lost(scope, ref) from None
+        leased(call).forget(scope, ref)
+
+    await leased(call).once(("fail", scope, ref), fail)
+
+
+@routes.post("/api/frames/{frame_id}/checkpoint", WORKERS, status=204)
+async def checkpoint_frame(call: Call, frame_id: int, body: CheckpointRequest) -> None:
+    """Record how far a frame got, so that a new owner can go on from there."""
+    ref = body.lease.ref(frame_id)
+    frame = await leased(call).frame(call.scope, ref)
+    try:
+        await call.services.engine.dispatch(call.scope).checkpoint(frame, body.cursor)
+    except LeaseLost:
+        raise await leased(call).lost(call.scope, ref) from None
+
+
+async def _slot(call: Call, frame: FrameGrant, lease: CommandLease) -> tuple[CommandGrant, bool]:
+    """Return the slot's grant; a slot that was lost may still commit the frame it holds, but gets no other."""
+    ref: LeaseRef = lease.ref()
+    try:
+        return await leased(call).command(call.scope, ref), True
+    except LeaseLost:
+        return CommandGrant(
+            execution_id=frame.execution_id,
+            command_id=ref.id,
+            step=frame.step,
+            attempt=ref.attempt,
+            token=ref.token,
+            lease_seconds=frame.lease_seconds,
+            catalog_id="",
+            issued_event_id=0,
+            context=StepContext(workload={}, ctx={}, results={}),
+        ), False

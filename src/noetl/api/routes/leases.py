@@ -1,0 +1,51 @@
+"""Heartbeats of all a worker's leases at once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from noetl.api.endpoint import WORKERS, Call, Routes
+from noetl.api.wire import Body, Id, Name, View
+from noetl.dispatch.grants import LeaseRef
+from noetl.errors import InputError
+from noetl.model.ids import parse_id
+
+routes = Routes("leases")
+
+
+class LeaseProof(Body, frozen=True, kw_only=True):
+    """A lease on a command or a frame."""
+
+    table: Literal["command", "frame"]
+    execution_id: Id
+    id: Name
+    attempt: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    token: Annotated[str, Meta(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+
+
+class LeasesRequest(Body, frozen=True, kw_only=True):
+    """Leases that are to last longer."""
+
+    leases: Annotated[list[LeaseProof], Meta(max_length=10_000)]
+
+
+class LeasesAnswer(View, frozen=True, kw_only=True):
+    """Those that are lost: somebody else has the work, or it has ended."""
+
+    lost: list[LeaseProof]
+
+
+@routes.post("/api/leases/heartbeat", WORKERS)
+async def heartbeat_leases(call: Call, body: LeasesRequest) -> LeasesAnswer:
+    """Make leases last longer and name those that are lost."""
+    refs = {_ref(proof): proof for proof in body.leases}
+    lost = await call.services.engine.dispatch(call.scope).heartbeat(list(refs))
+    return LeasesAnswer(lost=[refs[ref] for ref in lost])
+
+
+def _ref(proof: LeaseProof) -> LeaseRef:
+    if proof.table == "frame" and not proof.id.isdecimal():
+        raise InputError(f"{proof.id[:40]!r} is no frame's id")
+    return LeaseRef(proof.table, parse_id(proof.execution_id), proof.id, proof.attempt, proof.token)

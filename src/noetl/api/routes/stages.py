@@ -1,0 +1,225 @@
+"""Stages and the frames handed out of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import orjson
+from msgspec import Meta, field
+
+from noetl.api.endpoint import READERS, WORKERS, Call, Routes
+from noetl.api.leased import CommandLease, StageNotOpen
+from noetl.api.routes.commands import Locality, leased
+from noetl.api.wire import Body, Name, View
+from noetl.dispatch.grants import CommandGrant, FrameGrant
+from noetl.errors import Conflict, LeaseLost, NotFound
+from noetl.model.payload_ref import PayloadRef
+
+routes = Routes("stages")
+
+_OPEN = """
+SELECT execution_id, loop_id, step_name, kind, total_rows, next_index, frames_minted, frames_open, frames_failed,
+       rows_done, rows_failed, errors, frame_policy FROM noetl.stage WHERE stage_id = $1
+"""
+_PROJECTED = """
+SELECT state FROM noetl.projection WHERE projection = 'stage' AND state ->> 'stage_id' = $1 LIMIT 1
+"""
+_FRAMES = """
+SELECT frame_id, execution_id, status, frame_index, first_index, row_count, attempt, worker, lease_until, last_heartbeat
+FROM noetl.frame WHERE stage_id = $1 AND frame_index >= $2 ORDER BY frame_index LIMIT $3
+"""
+
+
+class FrameClaimRequest(Body, frozen=True, kw_only=True):
+    """Which slot asks for frames, and for how many."""
+
+    lease: CommandLease
+    worker_id: Name
+    requested_count: Annotated[int, Meta(ge=1, le=100)] = 1
+    locality: Locality | None = None
+
+
+class FrameClaimAnswer(View, frozen=True, kw_only=True):
+    """Frames leased to the worker; none when the stage's rows are all handed out."""
+
+    frames: list[FrameGrant]
+
+
+class RowsRequest(Body, frozen=True, kw_only=True):
+    """Rows that a slot claimed in the user's database, stored as a payload."""
+
+    lease: CommandLease
+    worker_id: Name
+    rows: PayloadRef
+    row_count: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+class FrameAnswer(View, frozen=True, kw_only=True):
+    """The frame that was made, leased to the worker."""
+
+    frame: FrameGrant
+
+
+class CtxRequest(Body, frozen=True, kw_only=True):
+    """Which slot asks."""
+
+    lease: CommandLease
+
+
+class CtxAnswer(View, frozen=True, kw_only=True):
+    """What committed frames of the loop have set."""
+
+    ctx: dict[str, Any]
+
+
+class StageView(View, frozen=True, kw_only=True):
+    """A stage: how far its rows are handed out and what came of them."""
+
+    stage_id: str
+    execution_id: str
+    step: str
+    kind: str
+    status: str
+    frames_minted: int
+    frames_open: int
+    frames_failed: int
+    rows_done: int
+    rows_failed: int
+    total_rows: int | None = None
+    errors: int = 0
+    frame_policy: dict[str, Any] = field(default_factory=dict)
+
+
+class FramesQuery(Body, frozen=True, kw_only=True):
+    """Where to go on, and how many to give."""
+
+    from_index: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+
+
+class FrameView(View, frozen=True, kw_only=True):
+    """A frame that has not ended."""
+
+    frame_id: str
+    execution_id: str
+    status: str
+    frame_index: int
+    first_index: int
+    row_count: int
+    attempt: int
+    owner_worker: str | None
+    lease_until: datetime | None
+    last_heartbeat: datetime | None
+
+
+class FramesPage(View, frozen=True, kw_only=True):
+    """Open frames by index; `next_index` is null on the last page."""
+
+    frames: list[FrameView]
+    next_index: int | None
+
+
+@routes.post("/api/stages/{stage_id}/frames/claim", WORKERS)
+async def claim_frames(call: Call, stage_id: int, body: FrameClaimRequest) -> FrameClaimAnswer:
+    """Lease frames of a slot's stage: those nobody works on any more first, then the next rows."""
+    grant = await _slot(call, stage_id, body.lease)
+    dispatch = call.services.engine.dispatch(call.scope)
+    frames: list[FrameGrant] = []
+    try:
+        while len(frames) < body.requested_count:
+            frame = await dispatch.next_frame(grant, body.worker_id)
+            if frame is None:
+                break
+            leased(call).keep(call.scope, frame)
+            frames.append(frame)
+    except LeaseLost:
+        raise await leased(call).lost(call.scope, body.lease.ref()) from None
+    except Conflict as problem:
+        raise StageNotOpen(problem.message) from None
+    return FrameClaimAnswer(frames=frames)
+
+
+@routes.post("/api/stages/{stage_id}/frames/dispatch", WORKERS, status=201)
+async def dispatch_rows(call: Call, stage_id: int, body: RowsRequest) -> FrameAnswer:
+    """Record rows that were claimed elsewhere as a new frame; the same rows again give the same frame."""
+    ref = body.lease.ref()
+
+    async def dispatch() -> FrameAnswer:
+        grant = await _slot(call, stage_id, body.lease)
+        rows = call.services.engine.dispatch(call.scope)
+        try:
+            frame = await rows.dispatch_rows(grant, body.worker_id, body.rows, body.row_count)
+        except LeaseLost:
+            raise await leased(call).lost(call.scope, ref) from None
+        except Conflict as problem:
+            raise StageNotOpen(problem.message) from None
+        leased(call).keep(call.scope, frame)
+        return FrameAnswer(frame=frame)
+
+    if call.key is None:
+        return await dispatch()
+    answer: FrameAnswer = await leased(call).once(("rows", call.scope, ref, call.key), dispatch)
+    return answer
+
+
+@routes.post("/api/stages/{stage_id}/ctx", WORKERS)
+async def get_loop_ctx(call: Call, stage_id: int, body: CtxRequest) -> CtxAnswer:
+    """Return the shared values that committed frames of a loop have set so far."""
+    grant = await _slot(call, stage_id, body.lease)
+    return CtxAnswer(ctx=await call.services.engine.dispatch(call.scope).loop_ctx(grant))
+
+
+@routes.get("/api/stages/{stage_id}", READERS)
+async def get_stage(call: Call, stage_id: int) -> StageView:
+    """Return a stage; one that is closed as far as projections have come."""
+    async with call.services.database.transaction(call.scope) as connection:
+        row = await connection.fetchrow(_OPEN, stage_id)
+        kept = None if row is not None else await connection.fetchval(_PROJECTED, str(stage_id))
+    if row is not None:
+        shown = {name: value for name, value in row.items() if name in StageView.__struct_fields__}
+        shown |= {"execution_id": str(row["execution_id"]), "frame_policy": orjson.loads(row["frame_policy"])}
+        return StageView(stage_id=str(stage_id), step=row["step_name"], status="OPEN", **shown)
+    if kept is None:
+        raise NotFound(f"there is no stage {stage_id}")
+    return _closed(stage_id, orjson.loads(kept))
+
+
+@routes.get("/api/stages/{stage_id}/frames", READERS)
+async def list_frames(call: Call, stage_id: int, query: FramesQuery) -> FramesPage:
+    """List the frames of a stage that have not ended."""
+    async with call.services.database.transaction(call.scope) as connection:
+        rows = await connection.fetch(_FRAMES, stage_id, query.from_index, query.limit)
+    frames = [_frame(row) for row in rows]
+    full = len(frames) == query.limit
+    return FramesPage(frames=frames, next_index=frames[-1].frame_index + 1 if full else None)
+
+
+async def _slot(call: Call, stage_id: int, lease: CommandLease) -> CommandGrant:
+    grant = await leased(call).command(call.scope, lease.ref())
+    if grant.loop is None or grant.loop.stage_id != stage_id:
+        raise StageNotOpen(
+            f"command {grant.command_id} of execution {grant.execution_id} does not work on stage {stage_id}"
+        )
+    return grant
+
+
+def _frame(row: Any) -> FrameView:
+    shown = dict(row) | {"frame_id": str(row["frame_id"]), "execution_id": str(row["execution_id"])}
+    return FrameView(owner_worker=shown.pop("worker"), **shown)
+
+
+def _closed(stage_id: int, row: dict[str, Any]) -> StageView:
+    return StageView(
+        stage_id=str(stage_id),
+        execution_id=row["execution_id"],
+        step=row["step_name"] or "",
+        kind=row["kind"] or "",
+        status=row["status"],
+        frames_minted=row["frames_dispatched"],
+        frames_open=0,
+        frames_failed=row["frames_failed"],
+        rows_done=row["rows"] - row["rows_failed"],
+        rows_failed=row["rows_failed"],
+        frame_policy=row["frame_policy"] or {},
+    )

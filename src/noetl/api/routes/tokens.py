@@ -1,0 +1,78 @@
+"""API tokens: made, listed and revoked. A token is shown once, when it is made."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated
+from uuid import UUID
+
+from msgspec import Meta
+
+from noetl.api.endpoint import ADMINS, Call, Routes
+from noetl.api.wire import Body, Name, View
+from noetl.credentials.tokens import Role, TokenInfo
+
+routes = Routes("tokens")
+
+
+class TokenRequest(Body, frozen=True, kw_only=True):
+    """Who will hold the token and what it may do."""
+
+    name: Name
+    role: Role
+    expires_in_seconds: Annotated[int, Meta(ge=1, le=315_360_000)] | None = None
+
+
+class TokenView(View, frozen=True, kw_only=True):
+    """What is known of a token."""
+
+    token_id: str
+    name: str
+    role: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    token: str | None = None
+    """The token itself, shown once."""
+
+
+class TokenList(View, frozen=True, kw_only=True):
+    """All tokens, the oldest first."""
+
+    tokens: list[TokenView]
+
+
+@routes.post("/api/tokens", ADMINS, status=201)
+async def create_token(call: Call, body: TokenRequest) -> TokenView:
+    """Make a token of this organization."""
+    seconds = body.expires_in_seconds
+    token, info = await call.services.tokens.create(
+        call.scope, body.name, body.role, None if seconds is None else timedelta(seconds=seconds)
+    )
+    return _view(info, token.reveal())
+
+
+@routes.get("/api/tokens", ADMINS)
+async def list_tokens(call: Call) -> TokenList:
+    """List the organization's tokens, revoked ones too."""
+    return TokenList(tokens=[_view(info) for info in await call.services.tokens.list(call.scope)])
+
+
+@routes.delete("/api/tokens/{token_id}", ADMINS)
+async def revoke_token(call: Call, token_id: UUID) -> TokenView:
+    """End a token."""
+    return _view(await call.services.tokens.revoke(call.scope, token_id))
+
+
+def _view(info: TokenInfo, token: str | None = None) -> TokenView:
+    return TokenView(
+        token_id=str(info.token_id),
+        name=info.name,
+        role=info.role,
+        created_at=info.created_at,
+        expires_at=info.expires_at,
+        revoked_at=info.revoked_at,
+        last_used_at=info.last_used_at,
+        token=token,
+    )

@@ -1,0 +1,257 @@
+"""`noetl executions`: lists executions, shows one, cancels and runs them again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noetl.cli.events import events
+from noetl.cli.execution import find_execution
+from noetl.cli.run_workload import given_payload, payload_option, set_option
+
+if TYPE_CHECKING:
+    from noetl.cli.executions_show import Shown
+    from noetl.cli.run_display import Display
+    from noetl.dispatch.engine import Engine
+    from noetl.dispatch.grants import CommandGrant
+    from noetl.model.stream import Scope
+    from noetl.plan.state import State
+    from noetl.runtime.run import RunResult
+    from noetl.runtime.wiring import Runtime
+
+_STATUSES = ("PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+_LIST = """
+SELECT e.execution_id, e.status, c.path, c.version, e.start_time, e.end_time, e.error, e.parent_execution_id,
+       extract(epoch FROM coalesce(e.end_time, now()) - e.start_time)::float8 AS seconds
+FROM noetl.execution AS e LEFT JOIN noetl.catalog AS c
+    ON c.tenant_id = e.tenant_id AND c.organization_id = e.organization_id AND c.catalog_id = e.catalog_id
+WHERE ($1::text IS NULL OR e.status = $1) AND ($2::text IS NULL OR starts_with(c.path, $2))
+ORDER BY e.execution_id DESC LIMIT $3
+"""
+
+
+@click.group()
+def executions() -> None:
+    """List executions, show one, cancel and re-run them.
+
+    EXECUTION is an id, a locator (noetl://…/execution/<id>) or `last` for the newest execution.
+    """
+
+
+executions.add_command(events)
+
+
+@executions.command("list")
+@click.option("--status", type=click.Choice(_STATUSES, case_sensitive=False), help="Only those with this status.")
+@click.option("--path", metavar="PREFIX", help="Only those of playbooks whose path begins so.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="List at most so many.")
+@_JSON
+def list_(status: str | None, path: str | None, limit: int, as_json: bool) -> None:
+    """List executions, the newest first.
+
+    \b
+    Examples:
+      noetl executions list
+      noetl executions list --status failed --path etl/
+      noetl executions list --json | jq -r '.[].execution_id'
+    """
+    found = asyncio.run(_list(status, path, limit))
+    if as_json:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False, default=str))
+        return
+    from noetl.cli.tables import rendered
+
+    rows = [
+        (
+            one["execution_id"],
+            one["status"],
+            one["path"] or "",
+            f"{one['start_time']:%Y-%m-%d %H:%M:%S}" if one["start_time"] else "",
+            "" if one["seconds"] is None else f"{one['seconds']:.3f} s",
+            one["error"] or "",
+        )
+        for one in found
+    ]
+    click.echo(rendered(("execution", "status", "path", "started", "took", "error"), rows), nl=False)
+
+
+@executions.command()
+@click.argument("execution")
+@_JSON
+def show(execution: str, as_json: bool) -> None:
+    """Show an execution: how it stands, its steps, their tries and times, its loops, its result and its errors.
+
+    \b
+    Examples:
+      noetl executions show last
+      noetl executions show 604876797720658689 --json | jq '.steps[] | select(.status == "failed")'
+    """
+    found = asyncio.run(_show(execution))
+    from noetl.cli import executions_show
+
+    if as_json:
+        click.echo(json.dumps(executions_show.facts_of(found), indent=2, ensure_ascii=False, default=str))
+    else:
+        executions_show.show(found)
+
+
+@executions.command()
+@click.argument("execution")
+@click.option("--reason", default="cancelled by hand", show_default=True, help="Why; it is recorded.")
+@click.option("--no-cascade", is_flag=True, help="Let executions go on that this one started.")
+@_JSON
+@click.pass_context
+def cancel(ctx: click.Context, execution: str, reason: str, no_cascade: bool, as_json: bool) -> None:
+    """Cancel an execution and what it started; exit 1 if it had ended already.
+
+    Workers stop what they do for it at their next heartbeat. No server is needed.
+
+    \b
+    Examples:
+      noetl executions cancel last --reason "wrong input"
+      noetl executions cancel 604876797720658689 --no-cascade
+    """
+    asked, cancelled, status = asyncio.run(_cancel(execution, reason, cascade=not no_cascade))
+    done = asked in cancelled
+    if as_json:
+        facts = {"execution_id": str(asked), "status": status, "cancelled": [str(one) for one in cancelled]}
+        click.echo(json.dumps(facts, indent=2))
+    else:
+        for one in cancelled:
+            click.echo(f"execution {one} is cancelled")
+        if not done:
+            click.echo(f"execution {asked} has ended already: {status}", err=True)
+    ctx.exit(0 if done else 1)
+
+
+@executions.command()
+@click.argument("execution")
+@click.option("--from", "from_step", metavar="STEP", help="Begin at this step, with what the steps before it came to.")
+@set_option
+@payload_option
+@click.option("--slots", type=click.IntRange(1), help="Commands to work on at a time.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress, only the end.")
+@click.option("--json", "as_json", is_flag=True, help="Print the end as JSON, and nothing else.")
+@click.pass_context
+def rerun(
+    ctx: click.Context,
+    execution: str,
+    from_step: str | None,
+    sets: tuple[str, ...],
+    payload: str | None,
+    slots: int | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run the same playbook version with the same workload again, to its end, in this process.
+
+    It is a new execution that names the old one. Exit codes are those of `noetl run`.
+
+    \b
+    Examples:
+      noetl executions rerun last
+      noetl executions rerun last --from load --set batch_size=50
+    """
+    from noetl.cli.run_display import display_for
+    from noetl.cli.run_ending import finish
+
+    given = given_payload(payload, sets)
+    display = display_for(as_json=as_json, quiet=quiet)
+    ctx.exit(finish(display, _rerun(execution, from_step, given, slots, display), as_json=as_json))
+
+
+async def _list(status: str | None, path: str | None, limit: int) -> list[dict[str, Any]]:
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.wiring import open_runtime
+
+    async with open_runtime(load_settings()) as runtime:
+        await _caught_up(runtime)
+        async with runtime.database.transaction(runtime.scope) as connection:
+            rows = await connection.fetch(_LIST, status and status.upper(), path, limit)
+    ids = ("execution_id", "parent_execution_id")
+    return [{**row, **{name: row[name] and str(row[name]) for name in ids}} for row in map(dict, rows)]
+
+
+async def _caught_up(runtime: Runtime) -> None:
+    """Project what is not projected yet, so that what is shown is what the ledger says now."""
+    await runtime.projector().run_until(await runtime.ledger.head())
+
+
+async def _show(execution: str) -> Shown:
+    from noetl.cli.executions_show import shown_execution
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.wiring import open_runtime
+
+    async with open_runtime(load_settings()) as runtime:
+        scope, execution_id = await find_execution(runtime, execution)
+        await _caught_up(runtime)
+        return await shown_execution(runtime, scope, execution_id)
+
+
+async def _cancel(execution: str, reason: str, *, cascade: bool) -> tuple[int, list[int], str]:
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.engine import open_engine
+    from noetl.runtime.wiring import open_runtime
+
+    async with open_runtime(load_settings()) as runtime, open_engine(runtime, "cancel") as engine:
+        scope, execution_id = await find_execution(runtime, execution)
+        cancelled = await engine.cancel(scope, execution_id, reason=reason, by="cli", cascade=cascade)
+        state = await engine.executions.state(scope, execution_id)
+        return execution_id, cancelled, state.status
+
+
+async def _rerun(
+    execution: str, from_step: str | None, given: dict[str, Any], slots: int | None, display: Display
+) -> RunResult:
+    from noetl.cli.executions_show import result_of
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.engine import open_engine, open_worker
+    from noetl.runtime.run import RUN_SLOTS, RunResult
+    from noetl.runtime.wiring import open_runtime
+
+    def on_rows(grant: CommandGrant, done: int, failed: int) -> None:
+        display.rows(grant.step, done, failed)
+
+    async with open_runtime(load_settings()) as opened, open_engine(opened, "run") as engine:
+        scope, execution_id = await find_execution(opened, execution)
+        runtime = replace(opened, scope=scope)
+        workers = open_worker(runtime, engine.dispatch(scope), slots=slots or RUN_SLOTS, on_rows=on_rows)
+        async with display.following():
+            async with workers as worker:
+                began = time.monotonic()
+                state = await engine.rerun(scope, execution_id, from_step=from_step, payload=given, requested_by="cli")
+                display.started(runtime, engine, state)
+                state = await _to_the_end(engine, scope, state)
+                seconds = time.monotonic() - began
+            await engine.children.close()
+            await _caught_up(runtime)
+        entry = await engine.catalog.by_id(scope, state.catalog_id)
+        return RunResult(
+            execution_id=state.execution_id,
+            path=entry.path,
+            version=entry.version,
+            status=state.status,
+            seconds=seconds,
+            result=result_of(state),
+            error=state.error,
+            swallowed=state.swallowed,
+            workload=state.workload,
+            claims=worker.claims,
+            frames=engine.frames.minted,
+        )
+
+
+async def _to_the_end(engine: Engine, scope: Scope, state: State) -> State:
+    try:
+        return await engine.finished(scope, state.execution_id)
+    except asyncio.CancelledError:
+        # What was begun is ended in the ledger, too, before the process goes.
+        await engine.cancel(scope, state.execution_id, reason="interrupted", by="cli")
+        raise

@@ -1,0 +1,219 @@
+"""One execution for people: its own events go in, its steps with their tries, times and loops come out as text or JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noetl.errors import NotFound
+
+if TYPE_CHECKING:
+    from noetl.model.event import Event
+    from noetl.model.stream import Scope
+    from noetl.plan.state import State
+    from noetl.runtime.wiring import Runtime
+
+SHOWN_RUNS = 200
+"""Activations of steps that are shown; a playbook may go round many times."""
+
+
+@dataclass
+class StepRun:
+    """One activation of a step."""
+
+    step: str
+    run: int
+    status: str
+    began: datetime
+    ended: datetime | None = None
+    tries: int = 0
+    loop_id: int | None = None
+    rows: int | None = None
+    done: int = 0
+    failed: int = 0
+    error: str | None = None
+
+    def seconds(self) -> float:
+        """How long it took, or takes already."""
+        return ((self.ended or datetime.now(UTC)) - self.began).total_seconds()
+
+
+@dataclass
+class Shown:
+    """What is known of an execution."""
+
+    state: State
+    version: int | None = None
+    began: datetime | None = None
+    ended: datetime | None = None
+    requested_by: str | None = None
+    rerun_of: str | None = None
+    runs: list[StepRun] = field(default_factory=list)
+
+    def seconds(self) -> float | None:
+        """How long it took, or takes already."""
+        return None if self.began is None else ((self.ended or datetime.now(UTC)) - self.began).total_seconds()
+
+
+async def shown_execution(runtime: Runtime, scope: Scope, execution_id: int) -> Shown:
+    """Read an execution's own events, also archived ones, and add what the projections count of its loops."""
+    from noetl.model.stream import execution_stream
+    from noetl.payloads.envelope import resolve
+    from noetl.plan.state import State, evolve
+
+    shown = Shown(State(execution_id=execution_id))
+    async for event in runtime.history.read(execution_stream(scope, execution_id)):
+        full = await resolve(runtime.payloads, event)
+        shown.state = evolve(shown.state, full)
+        _note(shown, full)
+    if shown.state.version == 0:
+        raise NotFound(
+            f"there is no execution {execution_id} in {scope.tenant_id}/{scope.organization_id}",
+            hint="`noetl executions list` shows what there is",
+        )
+    await _count_rows(runtime, scope, execution_id, shown)
+    return shown
+
+
+def _note(shown: Shown, event: Event) -> None:
+    from noetl.model.catalogue import ENDING
+
+    step, meta = event.node_name or "", event.meta
+    if event.event_type == "execution.requested":
+        shown.began = event.event_time
+        shown.version, shown.requested_by = meta.get("version"), meta.get("requested_by")
+        shown.rerun_of = meta.get("rerun_of")
+    elif event.event_type == "step.entered":
+        total = (meta.get("loop") or {}).get("total")
+        shown.runs.append(StepRun(step, meta["run"], "running", event.event_time, loop_id=event.loop_id, rows=total))
+    elif event.event_type == "step.skipped":
+        at = event.event_time
+        shown.runs.append(StepRun(step, meta["run"], "skipped", at, at, error=meta.get("reason")))
+    elif event.event_type in ("command.completed", "command.failed"):
+        run = _open(shown, step)
+        if run is not None:
+            # Tries of a task within one attempt are told by it, further attempts by their number.
+            run.tries = max(run.tries, meta.get("attempt", 1), len(meta.get("tries", ())))
+    elif event.event_type == "step.exited":
+        run = _open(shown, step)
+        if run is not None:
+            run.status, run.ended, run.error = event.status or "completed", event.event_time, event.error
+    elif event.event_type in ENDING:
+        shown.ended = event.event_time
+        for run in shown.runs:
+            if run.ended is None:
+                run.status, run.ended = "stopped", event.event_time
+
+
+def _open(shown: Shown, step: str) -> StepRun | None:
+    return next((run for run in reversed(shown.runs) if run.step == step and run.ended is None), None)
+
+
+async def _count_rows(runtime: Runtime, scope: Scope, execution_id: int, shown: Shown) -> None:
+    import orjson
+
+    async with runtime.database.transaction(scope) as connection:
+        found = await connection.fetch(
+            "SELECT state::text AS state FROM noetl.projection WHERE execution_id = $1"
+            " AND projection IN ('loop', 'fanout')",
+            execution_id,
+        )
+    counts = {row["loop_id"]: row for row in (orjson.loads(one["state"]) for one in found)}
+    for run in shown.runs:
+        counted = counts.get(str(run.loop_id))
+        if counted is not None:
+            run.done, run.failed = counted["done"], counted["failed"]
+            run.rows = counted.get("total", counted.get("total_shards"))
+
+
+def facts_of(shown: Shown) -> dict[str, Any]:
+    """Return everything as JSON shows it."""
+    import msgspec
+
+    state = shown.state
+    return {
+        "execution_id": str(state.execution_id),
+        "status": state.status,
+        "path": state.path,
+        "version": shown.version,
+        "parent_execution_id": None if state.parent_execution_id is None else str(state.parent_execution_id),
+        "requested_by": shown.requested_by,
+        "rerun_of": shown.rerun_of,
+        "start_time": shown.began and shown.began.isoformat(),
+        "end_time": shown.ended and shown.ended.isoformat(),
+        "seconds": shown.seconds(),
+        "workload": state.workload,
+        "ctx": state.ctx,
+        "result": result_of(state),
+        "error": state.error,
+        "failed_step": state.failed_step,
+        "swallowed": state.swallowed,
+        "steps": [
+            {
+                **{name: value for name, value in vars(run).items() if name not in ("began", "ended", "loop_id")},
+                "start_time": run.began.isoformat(),
+                "end_time": run.ended and run.ended.isoformat(),
+                "seconds": run.seconds(),
+                "loop_id": None if run.loop_id is None else str(run.loop_id),
+            }
+            for run in shown.runs
+        ],
+        "results": {name: msgspec.to_builtins(result) for name, result in state.results.items()},
+    }
+
+
+def result_of(state: State) -> Any:
+    """Return what an execution came to: data, or where they lie."""
+    import msgspec
+
+    found = state.results.get(state.result_step or "")
+    if found is None or found.data is not None or found.ref is None:
+        return None if found is None else found.data
+    return {"_ref": msgspec.to_builtins(found.ref), **found.selected}
+
+
+def show(shown: Shown) -> None:
+    """Print an execution for a person."""
+    from noetl.cli.run_ending import bounded
+    from noetl.cli.tables import rendered
+
+    state, seconds = shown.state, shown.seconds()
+    took = "" if seconds is None else f" {'in' if state.ended else 'for'} {seconds:.3f} s"
+    click.echo(f"{state.status} {state.path} version {shown.version}{took}")
+    parent = state.parent_execution_id
+    lines = [
+        ("execution", str(state.execution_id)),
+        ("requested by", shown.requested_by),
+        ("rerun of", shown.rerun_of),
+        ("parent", None if parent is None else str(parent)),
+        ("started", None if shown.began is None else f"{shown.began:%Y-%m-%d %H:%M:%S.%f}"[:23]),
+        ("error", state.error),
+    ]
+    for label, value in lines:
+        if value:
+            click.echo(f"{label}: {value}")
+    click.echo(f"workload: {bounded(state.workload)}")
+    result = result_of(state)
+    if result is not None:
+        click.echo(f"result: {bounded(result)}")
+    rows = [
+        (run.step, str(run.run), run.status, str(run.tries), f"{run.seconds():.3f} s", _rows(run), run.error or "")
+        for run in shown.runs[-SHOWN_RUNS:]
+    ]
+    click.echo()
+    click.echo(rendered(("step", "run", "status", "tries", "took", "rows", "error"), rows), nl=False)
+    if len(shown.runs) > SHOWN_RUNS:
+        click.echo(f"{len(shown.runs) - SHOWN_RUNS} earlier ones are not shown; --json prints all")
+    if state.swallowed:
+        were = "error was" if state.swallowed == 1 else "errors were"
+        click.echo(f"{state.swallowed} {were} let pass: `noetl why {state.execution_id}` tells where")
+
+
+def _rows(run: StepRun) -> str:
+    if run.loop_id is None:
+        return ""
+    of = "" if run.rows is None else f" of {run.rows}"
+    return f"{run.done}{of}" + (f", {run.failed} failed" if run.failed else "")

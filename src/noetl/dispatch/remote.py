@@ -1,0 +1,315 @@
+"""Dispatch over the API, for workers in other processes. See `Dispatch` for the promises.
+
+A server that does not answer is asked again, with growing pauses: what was recorded by a request whose answer got lost is
+recognised by its lease, so asking again never does anything twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+
+from noetl.credentials.secret import Secret
+from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, LeaseRef
+from noetl.errors import Conflict, Denied, InputError, LeaseLost, NoetlError, NotFound, Unavailable, Unsupported
+from noetl.model.payload_ref import PayloadRef
+from noetl.plan.trigger import CommandEnded
+from noetl.playbook.model import Playbook
+from noetl.playbook.parse import parse
+
+T = TypeVar("T")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+REQUEST_SECONDS = 60.0
+"""How long one request may take, besides the time it asks the server to wait."""
+CHILD_SECONDS = 30.0
+_KEPT_PLAYBOOKS = 256
+_ENDED = frozenset({"already_terminal", "frame_already_terminal"})
+
+
+class _Commands(msgspec.Struct):
+    commands: list[CommandGrant]
+
+
+class _NextCommand(msgspec.Struct):
+    next: CommandGrant | None
+
+
+class _Frames(msgspec.Struct):
+    frames: list[FrameGrant]
+
+
+class _Frame(msgspec.Struct):
+    frame: FrameGrant
+
+
+class _NextFrame(msgspec.Struct):
+    next: FrameGrant | None
+
+
+class _Lost(msgspec.Struct):
+    lost: list[LeaseRef]
+
+
+class _Child(msgspec.Struct):
+    end: ChildEnd | None
+
+
+class _Ctx(msgspec.Struct):
+    ctx: dict[str, Any]
+
+
+class _Source(msgspec.Struct):
+    content: str
+
+
+class _Nothing(msgspec.Struct):
+    """The answer to what has none."""
+
+
+class _Problem(msgspec.Struct):
+    code: str = ""
+    detail: str = ""
+    title: str = ""
+    hint: str | None = None
+
+
+class RemoteDispatch:
+    """Bound to the organization of its token. `patience_seconds` bounds how long a report is sent again and again."""
+
+    def __init__(
+        self,
+        url: str,
+        token: Secret | None = None,
+        *,
+        kinds: Collection[str] = (),
+        patience_seconds: float = 600.0,
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token.reveal()}"}
+        self._kinds = kinds
+        self._patience = patience_seconds
+        self._session: aiohttp.ClientSession | None = None
+        self._playbooks: OrderedDict[str, Playbook] = OrderedDict()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def claim(self, worker: str, want: int, wait_seconds: float) -> list[CommandGrant]:
+        """Lease commands; while the server is away, wait for it, and return none when the time is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        pauses = _pauses()
+        while True:
+            left = max(0.0, min(60.0, deadline - loop.time()))
+            body = {"worker_id": worker, "want": min(want, 100), "wait_seconds": left}
+            try:
+                return (await self._once("POST", "/api/commands/claim", body, _Commands, wait=left)).commands
+            except Unavailable:
+                await asyncio.sleep(next(pauses))
+            if loop.time() >= deadline:
+                return []
+
+    async def complete(
+        self, grant: CommandGrant, report: CommandEnded, *, worker: str, take_next: bool
+    ) -> CommandGrant | None:
+        """Record an end and what follows."""
+        body = {"lease": _command(grant), "worker_id": worker or "-", "report": report, "take_next": take_next}
+        try:
+            return (await self._sent("/api/commands/complete", body, _NextCommand)).next
+        except _Doubtful:
+            return None  # it was recorded by a request whose answer got lost
+
+    async def give_back(self, grant: CommandGrant, reason: str, *, delay_seconds: float) -> None:
+        """Record that an attempt came to nothing."""
+        body = {"lease": _command(grant), "reason": reason[:10_000], "delay_seconds": delay_seconds}
+        try:
+            await self._sent("/api/commands/give-back", body, _Nothing)
+        except _Doubtful:
+            return
+
+    async def heartbeat(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
+        """Renew leases; while the server is away, ask again, for only the server knows what is lost."""
+        body = {"leases": [msgspec.to_builtins(lease) | {"execution_id": str(lease.execution_id)} for lease in leases]}
+        pauses = _pauses()
+        while True:
+            try:
+                return (await self._once("POST", "/api/leases/heartbeat", body, _Lost)).lost
+            except Unavailable:
+                await asyncio.sleep(next(pauses))
+
+    async def next_frame(self, grant: CommandGrant, worker: str) -> FrameGrant | None:
+        """Lease the next frame of a slot's stage."""
+        body = {"lease": _command(grant), "worker_id": worker}
+        frames = (await self._sent(f"/api/stages/{_stage(grant)}/frames/claim", body, _Frames)).frames
+        return frames[0] if frames else None
+
+    async def dispatch_rows(self, grant: CommandGrant, worker: str, rows: PayloadRef, row_count: int) -> FrameGrant:
+        """Record claimed rows as a frame."""
+        body = {"lease": _command(grant), "worker_id": worker, "rows": rows, "row_count": row_count}
+        path = f"/api/stages/{_stage(grant)}/frames/dispatch"
+        return (await self._sent(path, body, _Frame, key=uuid.uuid4().hex)).frame
+
+    async def commit_frame(
+        self, grant: CommandGrant, frame: FrameGrant, report: FrameReport, *, worker: str, take_next: bool
+    ) -> FrameGrant | None:
+        """Record what a frame came to."""
+        body = {
+            "lease": _frame(frame),
+            "command": _command(grant),
+            "worker_id": worker,
+            "report": report,
+            "take_next": take_next,
+        }
+        try:
+            return (await self._sent(f"/api/frames/{frame.frame_id}/commit", body, _NextFrame)).next
+        except _Doubtful:
+            return await self.next_frame(grant, worker) if take_next else None
+
+    async def fail_frame(self, frame: FrameGrant, error: dict[str, Any], *, max_attempts: int, worker: str) -> None:
+        """Record that an attempt at a frame failed."""
+        body = {"lease": _frame(frame), "worker_id": worker, "error": error, "max_attempts": max_attempts}
+        try:
+            await self._sent(f"/api/frames/{frame.frame_id}/fail", body, _Nothing)
+        except _Doubtful:
+            return
+
+    async def checkpoint(self, frame: FrameGrant, cursor: dict[str, Any]) -> None:
+        """Record how far a frame got."""
+        body = {"lease": _frame(frame), "cursor": cursor}
+        await self._sent(f"/api/frames/{frame.frame_id}/checkpoint", body, _Nothing)
+
+    async def playbook(self, catalog_id: str) -> Playbook:
+        """Return a playbook version, read here from its source; versions never change, so they are kept."""
+        found = self._playbooks.get(catalog_id)
+        if found is None:
+            source = await self._sent(f"/api/catalog/{catalog_id}", None, _Source, method="GET")
+            found = self._playbooks[catalog_id] = parse(source.content, kinds=self._kinds).playbook
+            if len(self._playbooks) > _KEPT_PLAYBOOKS:
+                self._playbooks.popitem(last=False)
+        self._playbooks.move_to_end(catalog_id)
+        return found
+
+    async def run_child(self, grant: CommandGrant, child: Child) -> ChildEnd:
+        """Run a child execution to its end."""
+        body = {"lease": _command(grant), "child": child, "wait_seconds": CHILD_SECONDS}
+        while True:
+            end = (await self._sent("/api/commands/children", body, _Child, wait=CHILD_SECONDS)).end
+            if end is not None:
+                return end
+
+    async def loop_ctx(self, grant: CommandGrant) -> dict[str, Any]:
+        """Return what committed frames have set."""
+        return (await self._sent(f"/api/stages/{_stage(grant)}/ctx", {"lease": _command(grant)}, _Ctx)).ctx
+
+    async def _sent(
+        self,
+        path: str,
+        body: Any,
+        kind: type[T],
+        *,
+        method: str = "POST",
+        key: str | None = None,
+        wait: float = 0.0,
+    ) -> T:
+        """Send a request until it is answered; a refusal that an earlier try of the same request explains is `_Doubtful`."""
+        deadline = asyncio.get_running_loop().time() + self._patience
+        pauses = _pauses()
+        repeated = False
+        while True:
+            try:
+                return await self._once(method, path, body, kind, key=key, wait=wait)
+            except Unavailable:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+            except LeaseLost as problem:
+                if repeated and problem.details.get("code") in _ENDED:
+                    raise _Doubtful from None
+                raise
+            repeated = True
+            await asyncio.sleep(next(pauses))
+
+    async def _once(
+        self, method: str, path: str, body: Any, kind: type[T], *, key: str | None = None, wait: float = 0.0
+    ) -> T:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        headers = {**self._headers, "Content-Type": "application/json"}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        try:
+            async with self._session.request(
+                method,
+                self._url + path,
+                data=None if body is None else msgspec.json.encode(body),
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS + wait),
+            ) as response:
+                status, data = response.status, await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+            raise Unavailable(
+                f"the server at {self._url} does not answer: {problem or type(problem).__name__}"
+            ) from None
+        if status >= 400:
+            raise _refusal(status, data, f"{method} {path}")
+        # Ids are text in JSON.
+        return msgspec.json.decode(data or b"{}", type=kind, strict=False)
+
+
+class _Doubtful(Exception):
+    """The work had ended when a request was sent again: an earlier try ended it."""
+
+
+def _pauses() -> Iterator[float]:
+    pause = FIRST_PAUSE
+    while True:
+        # Spread, so that workers that lost their server together do not come back together.
+        yield pause * random.uniform(0.5, 1.0)  # noqa: S311
+        pause = min(LONGEST_PAUSE, pause * 2)
+
+
+def _refusal(status: int, data: bytes, what: str) -> NoetlError:
+    try:
+        problem = msgspec.json.decode(data, type=_Problem)
+    except msgspec.DecodeError:
+        problem = _Problem(detail=f"{what} was answered with status {status}")
+    words, hint = problem.detail or problem.title, problem.hint
+    if status == 409:
+        kind = Conflict if problem.code in ("conflict", "stage_not_open", "version_conflict") else LeaseLost
+        return kind(words, hint=hint, code=problem.code)
+    if status >= 502 or status in (408, 429):
+        return Unavailable(words, hint=hint)
+    if status in (401, 403):
+        return Denied(words, hint=hint)
+    if status == 404:
+        return NotFound(words, hint=hint)
+    if status in (400, 413, 422):
+        return InputError(words, hint=hint)
+    return Unsupported(words, hint=hint) if status == 501 else Unavailable(words, hint=hint)
+
+
+def _stage(grant: CommandGrant) -> int:
+    assert grant.loop is not None
+    return grant.loop.stage_id
+
+
+def _command(grant: CommandGrant) -> dict[str, Any]:
+    return {
+        "execution_id": str(grant.execution_id),
+        "command_id": grant.command_id,
+        "attempt": grant.attempt,
+        "token": grant.token,
+    }
+
+
+def _frame(frame: FrameGrant) -> dict[str, Any]:
+    return {"execution_id": str(frame.execution_id), "attempt": frame.attempt, "token": frame.token}

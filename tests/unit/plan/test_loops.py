@@ -1,0 +1,197 @@
+"""Loops: what is fixed when one is entered, and what its rows' fates mean for the step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.plan.playing import Play
+
+from noetl.plan.trigger import CommandEnded, Tally
+
+LOOP_DONE = "next: {arcs: [{step: b, when: \"{{ event.name == 'loop.done' }}\"}]}"
+CURSOR = (
+    "loop: {cursor: {kind: postgres, auth: pg, claim: SELECT 1}, iterator: row, spec: {mode: cursor, max_in_flight: 2}}"
+)
+
+
+def each(mode: str = "parallel", rows: object = "[1, 2, 3]", more: str = "", after: str = LOOP_DONE) -> str:
+    return f"{{step: a, loop: {{in: {rows}, iterator: i, spec: {{mode: {mode}, max_in_flight: 2{more}}}}}, {after}}}\n{{step: b}}"
+
+
+def test_an_empty_collection_is_done_at_once() -> None:
+    play = Play(each(rows="[]"))
+    assert play.active == {"b"}
+    assert play.said("stage.opened") == []
+    assert play.said("loop.started")[0].meta == {"collection_size": 0, "mode": "parallel"}
+    assert play.said("loop.done")[0].result == {"status": "ok", "context": {"total": 0, "completed": 0, "failed": 0}}
+    assert play.state.results["a"].data == {"total": 0, "completed": 0, "failed": 0, "frames": 0}
+
+
+def test_a_parallel_loop_has_as_many_slots_as_may_be_in_flight() -> None:
+    play = Play(each(rows="'{{ range(250) | list }}'", more=", frame: {max_rows: 100}"))
+    assert play.open == ["a/1/0", "a/1/1"]
+    entered = play.said("step.entered")[0]
+    assert entered.rows == list(range(250))
+    assert (entered.meta["loop"]["mode"], entered.meta["loop"]["total"], entered.meta["loop"]["slots"]) == (
+        "parallel",
+        250,
+        2,
+    )
+    assert {fact.stage_id for fact in play.said("command.issued")} == {play.said("stage.opened")[0].stage_id}
+    play.end("a")
+    assert play.said("loop.done") == []
+    play.end("a", tally=Tally(frames=3, rows_done=250, results=[1, 2]))
+    assert play.active == {"b"}
+    assert play.state.results["a"].data["results"] == [1, 2]
+    assert play.said("stage.closed")[0].meta == {"frames": 3, "rows": 250, "failed": 0}
+
+
+def test_no_more_slots_are_opened_than_there_are_frames() -> None:
+    assert Play(each(rows="[1]", more=", frame: {max_rows: 1}")).open == ["a/1/0"]
+    assert Play(each(mode="sequential")).open == ["a/1/0"]
+
+
+def test_a_cursor_loop_learns_how_many_rows_there_were() -> None:
+    play = Play(f"{{step: a, {CURSOR}, {LOOP_DONE}}}\n{{step: b}}")
+    assert play.said("loop.started")[0].meta == {"collection_size": None, "mode": "cursor"}
+    play.rows("a", frames=2, rows_done=7)
+    assert play.active == {"b"}
+    assert play.said("loop.done")[0].result["context"] == {"total": 7, "completed": 7, "failed": 0}
+
+
+def test_rows_that_failed_fail_the_step_unless_an_arc_looks_at_the_end() -> None:
+    play = Play(each(after="next: {arcs: [{step: b}]}")).rows("a", rows_done=2, rows_failed=1)
+    assert (play.end_kind, play.ending.error) == ("playbook.failed", "1 of 3 rows failed")
+    assert "taken" not in play.exit("a").meta
+    play = Play(each()).rows("a", rows_done=2, rows_failed=1, errors=4)
+    assert play.active == {"b"}
+    assert (play.exit("a").status, play.exit("a").meta["swallowed"]) == ("failed", 5)
+
+
+def test_rows_nobody_worked_on_count_as_failed() -> None:
+    play = Play(each()).rows("a", rows_done=2)
+    assert play.said("loop.done")[0].result == {"status": "error", "context": {"total": 3, "completed": 2, "failed": 1}}
+
+
+@pytest.mark.parametrize(("done", "target"), [(3, "well"), (2, "badly")])
+def test_a_loop_with_failed_rows_has_not_done_its_step(done: int, target: str) -> None:
+    after = "next: {arcs: [{step: well, when: \"{{ event.name == 'step.done' }}\"}, {step: badly, when: \"{{ event.name == 'step.failed' }}\"}]}"
+    play = Play(each(after=after) + "\n{step: well}\n{step: badly}").rows("a", rows_done=done, rows_failed=3 - done)
+    assert play.active == {target}
+
+
+def test_a_cursor_whose_claim_fails_is_not_taken_for_drained() -> None:
+    play = Play(f"{{step: a, {CURSOR}, {LOOP_DONE}}}\n{{step: b}}")
+    play.fail("a", "no such table").fail("a", "no such table")
+    assert (play.end_kind, play.ending.error) == ("playbook.failed", "no such table")
+    handled = f"{{step: a, {CURSOR}, next: {{arcs: [{{step: b, when: \"{{{{ output.status == 'error' }}}}\"}}]}}}}\n{{step: b}}"
+    play = Play(handled).fail("a").fail("a")
+    assert (play.active, play.state.swallowed) == ({"b"}, 1)
+
+
+def test_a_slot_that_was_lost_does_no_harm_if_the_others_did_all_rows() -> None:
+    play = Play(each(rows="[1, 2]", more=", frame: {max_rows: 1}")).fail("a")
+    play.end("a", tally=Tally(rows_done=2, frames=2))
+    assert (play.active, play.exit("a").status, play.state.swallowed) == ({"b"}, "completed", 1)
+    play = Play(each(rows="[1, 2]", more=", frame: {max_rows: 1}", after="next: {arcs: [{step: b}]}")).fail("a", "lost")
+    play.end("a", tally=Tally(rows_done=1, frames=1))
+    assert play.ending.error == "1 of 2 rows failed: lost"
+
+
+def test_what_rows_set_is_seen_by_the_arcs_and_the_steps_own_set_comes_after() -> None:
+    after = "set: {ctx.n.last: '{{ ctx.n.seen + 1 }}'}, next: {arcs: [{step: b, when: '{{ ctx.n.seen == 1 and a.total == 3 }}'}]}"
+    play = Play(each(after=after)).rows("a", rows_done=3, ctx={"n.seen": 1})
+    assert play.active == {"b"}
+    assert play.state.ctx == {"n": {"seen": 1, "last": 2}}
+
+
+FANOUT: list[tuple[str, dict[str, Any], str, str, bool]] = [
+    ("", {"rows_done": 3}, "complete", "completed", False),
+    ("", {"rows_done": 2, "rows_failed": 1}, "partial", "partial", False),
+    ("", {"rows_failed": 3}, "failed", "failed", True),
+    (", fanout: {fail_fast: true}", {"rows_done": 2, "rows_failed": 1}, "failed", "failed", True),
+    (", fanout: {allow_partial: false}", {"rows_done": 2, "rows_failed": 1}, "failed", "failed", True),
+    (", fanout: {allow_partial: false}", {"rows_done": 3}, "complete", "completed", False),
+]
+
+
+@pytest.mark.parametrize(("more", "tally", "fanin", "status", "fails"), FANOUT)
+def test_a_fan_out_ends_complete_partial_or_failed(
+    more: str, tally: dict[str, Any], fanin: str, status: str, fails: bool
+) -> None:
+    play = Play(
+        each(mode="fanout", more=more, after="next: {arcs: [{step: b, set: {ctx.fanin: '{{ fanin.status }}'}}]}")
+    )
+    assert play.said("loop.fanout.started")[0].meta == {"total_shards": 3}
+    assert play.said("stage.opened")[0].meta["kind"] == "fanout"
+    play.rows("a", **tally)
+    done = play.said("loop.fanin.completed")[0]
+    assert (done.status, done.result["status"]) == (status, fanin)
+    assert play.state.ended is fails
+    if fails:
+        assert play.end_kind == "playbook.failed"
+    else:
+        assert play.state.ctx == {"fanin": fanin}
+        assert play.exit("a").meta.get("swallowed", 0) == tally.get("rows_failed", 0)
+
+
+@pytest.mark.parametrize(
+    ("loop", "field"),
+    [
+        ("{in: '{{ nobody }}', iterator: i}", "field loop.in"),
+        ("{in: '{{ workload }}', iterator: i}", "field loop.in"),
+        ("{in: '{{ workload.text }}', iterator: i}", "field loop.in"),
+        ("{in: '{{ [9007199254740993] }}', iterator: i}", "field loop.in"),
+        (
+            "{in: [1], iterator: i, spec: {mode: parallel, max_in_flight: '{{ nobody }}'}}",
+            "field loop.spec.max_in_flight",
+        ),
+        ("{in: [1], iterator: i, spec: {mode: parallel, max_in_flight: '{{ 0 }}'}}", "field loop.spec.max_in_flight"),
+        ("{in: [1], iterator: i, spec: {mode: parallel, max_in_flight: '{{ 1.5 }}'}}", "field loop.spec.max_in_flight"),
+        ("{in: [1], iterator: i, spec: {frame: {max_rows: '{{ \"x\" }}'}}}", "field loop.spec.frame.max_rows"),
+        (
+            "{in: [1], iterator: i, spec: {frame: {lease_seconds: '{{ nobody }}'}}}",
+            "field loop.spec.frame.lease_seconds",
+        ),
+    ],
+)
+def test_a_loop_whose_templates_fail_fails_closed(loop: str, field: str) -> None:
+    play = Play(f"{{step: a, loop: {loop}, {LOOP_DONE}}}\n{{step: b}}", workload={"text": "[1, 2"})
+    assert play.end_kind == "playbook.failed"
+    assert f"demo/it, step a, {field}" in (play.ending.error or "")
+    assert [fact.event_type for fact in play.facts[2:]] == [
+        "step.entered", "command.issued", "command.failed", "step.exited", "playbook.failed",
+    ]  # fmt: skip
+
+
+def test_a_loop_whose_templates_fail_can_be_handled() -> None:
+    after = "next: {arcs: [{step: b, when: \"{{ event.name == 'step.failed' }}\"}]}"
+    play = Play(each(rows="'{{ nobody }}'", after=after))
+    assert play.active == {"b"}
+    assert play.state.swallowed == 1
+
+
+@pytest.mark.parametrize(
+    "rows", ["'{{ first }}'", "'{{ first.data }}'", "'{{ workload.text }}'", "'{{ range(1, 3) }}'", "'{{ (1, 2) }}'"]
+)
+def test_rows_come_from_a_list_a_step_or_text_of_json(rows: str) -> None:
+    play = Play("{step: first, next: {arcs: [{step: a}]}}\n" + each(rows=rows), workload={"text": "[1, 2]"}).ok(
+        "first", data=[1, 2]
+    )
+    assert play.said("step.entered", "a")[0].rows == [1, 2]
+
+
+def test_a_loop_can_run_again() -> None:
+    after = "set: {ctx.n: '{{ (ctx.n | default(0)) + 1 }}'}, next: {arcs: [{step: a, when: '{{ ctx.n < 2 }}'}]}"
+    play = Play(each(rows="[1]", after=after)).rows("a", rows_done=1)
+    assert play.open == ["a/2/0"]
+    assert len({fact.loop_id for fact in play.said("loop.started")}) == 2
+    assert play.rows("a", rows_done=1).end_kind == "playbook.completed"
+
+
+def test_the_end_of_a_slot_that_ended_before_changes_nothing() -> None:
+    play = Play(each(more=", frame: {max_rows: 1}"))
+    play.end("a")
+    assert play.take(CommandEnded(command_id="a/1/0", attempt=1, status="error")) == ()
+    assert play.state.active["a"].failed is None
