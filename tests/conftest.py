@@ -6,4 +6,4 @@ import pytest
 
 pytest.register_assert_rewrite("noetl.testing")
 
-pytest_plugins = ["noetl.testing.postgres", "noetl.testing.parity"]
+pytest_plugins = ["noetl.testing.postgres", "noetl.testing.parity", "noetl.testing.playbooks"]

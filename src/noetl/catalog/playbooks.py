@@ -20,8 +20,10 @@ from noetl.model.ids import organization_root_id
 from noetl.model.stream import Scope, Stream
 from noetl.payloads.port import PayloadStore
 from noetl.plan.planned import Plan
+from noetl.playbook.check import check
 from noetl.playbook.model import Playbook
 from noetl.playbook.parse import parse
+from noetl.playbook.problems import refusal
 
 KEPT_PLANS = 256
 """Playbooks kept ready in memory."""
@@ -74,8 +76,11 @@ class Catalog:
     async def register(self, scope: Scope, content: str, *, file: str | None = None) -> Registered:
         """Register a playbook under the path it names; the same source again gives the version that stands."""
         parsed = await asyncio.to_thread(parse, content, file=file, kinds=self._kinds)
+        found = [*parsed.warnings, *await asyncio.to_thread(check, parsed)]
+        if any(problem.severity == "error" for problem in found):
+            raise refusal(found)
         playbook = parsed.playbook
-        warnings = tuple(str(problem) for problem in parsed.warnings)
+        warnings = tuple(map(str, found))
         while True:
             versions = await self.versions(scope, playbook.path)
             for entry in versions:

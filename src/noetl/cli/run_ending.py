@@ -12,7 +12,7 @@ import click
 
 from noetl.cli.run_display import Display
 from noetl.runtime.run import RunResult
-from noetl.runtime.service import run_event_loop, terminated_like_interrupted
+from noetl.runtime.service import run_interruptibly
 
 SHOWN_LINES = 40
 """Lines of a result that are shown; --json prints all of it."""
@@ -20,9 +20,9 @@ SHOWN_LINES = 40
 
 def finish(display: Display, work: Coroutine[Any, Any, RunResult], *, as_json: bool) -> int:
     """Run to the end, tell what came of it and return the exit code."""
-    with _plain_warnings(), terminated_like_interrupted():
+    with _plain_warnings():
         try:
-            result = run_event_loop(work)
+            result = run_interruptibly(work)
         except KeyboardInterrupt:
             if display.execution_id is not None:
                 click.echo(f"execution {display.execution_id} was cancelled", err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import Any
 
 import orjson
@@ -42,16 +43,17 @@ class Children:
 
     def start_soon(self, scope: Scope, parent: State, issued: Fact) -> None:
         """Start the child a suspended command waits for; if this process dies first, the reaper does it."""
-        self._soon(
+        self.soon(
             self.start_suspended(scope, parent.execution_id, issued.command_id or "", issued.meta, issued.context)
         )
 
     def ended_soon(self, scope: Scope, child: State) -> None:
         """Tell a parent that its child has ended; if this process dies first, the reaper does it."""
         if child.parent_execution_id is not None and child.parent_command_id is not None:
-            self._soon(self.resume(scope, child.parent_execution_id, child.parent_command_id, child))
+            self.soon(self.resume(scope, child.parent_execution_id, child.parent_command_id, child))
 
-    def _soon(self, work: Any) -> None:
+    def soon(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside, and log it if it fails."""
         task = asyncio.get_running_loop().create_task(_logged(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -65,7 +67,7 @@ class Children:
         try:
             await self._start(
                 scope, child_id, child["path"], child["version"], child["payload"], parent_id, command_id,
-                f"child/{child_id}",
+                f"child/{child_id}", detached=not child["waits"],
             )  # fmt: skip
         except NoetlError as problem:
             if problem.disposition == "transient":
@@ -133,7 +135,7 @@ class Children:
 
     async def _start(
         self, scope: Scope, child_id: int, path: str, version: Any, payload: dict[str, Any], parent_id: int,
-        command_id: str | None, key: str,
+        command_id: str | None, key: str, *, detached: bool = False,
     ) -> None:  # fmt: skip
         entry = await self._catalog.get(scope, path, None if version in (None, "latest") else int(version))
         plan = await self._catalog.plan(scope, entry.catalog_id)
@@ -147,6 +149,7 @@ class Children:
             key=key,
             parent_execution_id=parent_id,
             parent_command_id=command_id,
+            detached=detached,
         )
         await self._executions.trigger(scope, child_id, trigger)  # one that was started before stays as it is
 
@@ -188,7 +191,7 @@ def child_end(state: State, return_step: str | None) -> ChildEnd:
     )
 
 
-async def _logged(work: Any) -> None:
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except Exception:

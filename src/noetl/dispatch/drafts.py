@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from noetl.ledger.transition import Append
 from noetl.model.catalogue import BY_NAME
 from noetl.model.event import Draft
-from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, Stream, execution_stream, loop_stream, stage_stream
 from noetl.plan.fact import Fact
 
@@ -27,7 +26,6 @@ class Drafting:
         facts: Sequence[Fact],
         *,
         expected_version: int | None,
-        rows_ref: PayloadRef | None = None,
         causation_id: int | None = None,
     ) -> tuple[Append, ...]:
         """Lay facts out as appends, those of the execution itself first; later facts are caused by the first."""
@@ -39,7 +37,7 @@ class Drafting:
         for number, (fact, event_id) in enumerate(zip(facts, ids, strict=True)):
             stream = _stream(scope, execution_id, fact, own)
             cause = causation_id if number == 0 else ids[0]
-            draft = self._draft(scope, stream, execution_id, fact, event_id, now, cause, rows_ref)
+            draft = self._draft(scope, stream, execution_id, fact, event_id, now, cause)
             by_stream.setdefault(stream.stream_id, (stream, []))[1].append(draft)
         return tuple(
             Append(stream, drafts, expected_version if stream is own else None)
@@ -56,7 +54,6 @@ class Drafting:
         event_id: int,
         now: datetime,
         causation_id: int | None,
-        rows_ref: PayloadRef | None,
     ) -> Draft:
         kind = BY_NAME[fact.event_type]
         return Draft(
@@ -87,7 +84,7 @@ class Drafting:
             stage_id=fact.stage_id,
             loop_id=fact.loop_id,
             command_id=fact.command_id,
-            payload_ref=rows_ref if fact.rows is not None else fact.payload_ref,
+            payload_ref=fact.payload_ref,
             meta=fact.meta,
             context=fact.context,
             result=fact.result,

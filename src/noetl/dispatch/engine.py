@@ -23,6 +23,7 @@ from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
+from noetl.plan.decide import COMMAND_LEASE_SECONDS
 from noetl.plan.state import State
 from noetl.plan.trigger import Cancelled, Start
 
@@ -46,6 +47,7 @@ class Engine:
         kinds: tuple[str, ...] = (),
         reap_every_seconds: float = 1.0,
         idle_seconds: float = 10.0,
+        command_lease_seconds: float = COMMAND_LEASE_SECONDS,
     ) -> None:
         self._database = database
         self._mint = mint
@@ -57,7 +59,9 @@ class Engine:
         self._ledger = ledger
         self._drafting = Drafting(mint_many, producer)
         self.catalog = Catalog(database, ledger, payloads, mint, producer, kinds)
-        self.executions = Executions(ledger, payloads, self.catalog, self._drafting, mint)
+        self.executions = Executions(
+            ledger, payloads, self.catalog, self._drafting, mint, command_lease_seconds=command_lease_seconds
+        )
         self.frames = Frames(database, ledger, self._drafting, Gathering(database, payloads), self.work.touch)
         self.children = Children(database, self.executions, self.catalog, self.ended)
         self.reaper = Reaper(
@@ -74,6 +78,25 @@ class Engine:
             if not waiter.done():
                 waiter.set_result(state)
         self.children.ended_soon(scope, state)
+        if state.status == "FAILED":
+            # What it waited for would go on for nobody. A cancellation says itself whether it cascades.
+            self.children.soon(self._stop_children(scope, state))
+
+    async def _stop_children(self, scope: Scope, parent: State) -> None:
+        reason = f"its parent {parent.execution_id} ended as {parent.status}"
+        for child_id in await self._running_children(scope, parent.execution_id, with_detached=False):
+            await self.cancel(scope, child_id, reason=reason, by=f"execution/{parent.execution_id}")
+
+    async def _running_children(self, scope: Scope, execution_id: int, *, with_detached: bool) -> list[int]:
+        async with self._database.transaction(scope) as connection:
+            rows = await connection.fetch(
+                "SELECT h.execution_id FROM noetl.execution_head AS h JOIN noetl.event AS e USING (execution_id)"
+                " WHERE h.parent_execution_id = $1 AND e.event_type = 'execution.requested'"
+                " AND ($2 OR e.meta ->> 'detached' IS NULL)",
+                execution_id,
+                with_detached,
+            )
+        return [row["execution_id"] for row in rows]
 
     def dispatch(self, scope: Scope) -> LocalDispatch:
         """Return the dispatch of an organization for workers in this process."""
@@ -164,13 +187,9 @@ class Engine:
                 cancelled.append(execution_id)
                 self.work.touch()
         if cascade:
-            async with self._database.transaction(scope) as connection:
-                rows = await connection.fetch(
-                    "SELECT execution_id FROM noetl.execution_head WHERE parent_execution_id = $1", execution_id
-                )
-            for row in rows:
+            for child_id in await self._running_children(scope, execution_id, with_detached=True):
                 cancelled += await self.cancel(
-                    scope, row["execution_id"], reason=f"its parent {execution_id} was cancelled: {reason}", by=by
+                    scope, child_id, reason=f"its parent {execution_id} was cancelled: {reason}", by=by
                 )
         return cancelled
 

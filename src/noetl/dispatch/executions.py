@@ -19,7 +19,7 @@ import msgspec
 from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.grants import CommandGrant, LoopGrant, StepContext
-from noetl.errors import NotFound, PayloadCollected, VersionConflict
+from noetl.errors import EventInvalid, NoetlError, NotFound, PayloadCollected, VersionConflict
 from noetl.faults import reach
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Fence, Transition
@@ -30,7 +30,7 @@ from noetl.model.stream import Scope, execution_stream
 from noetl.payloads.codec import JSON, decode_json, decode_table, encode_json
 from noetl.payloads.envelope import externalize, resolve
 from noetl.payloads.port import PayloadStore
-from noetl.plan.decide import Decision, decide, needed, undecidable
+from noetl.plan.decide import COMMAND_LEASE_SECONDS, Decision, decide, needed, undecidable
 from noetl.plan.fact import Fact
 from noetl.plan.planned import Plan
 from noetl.plan.state import State, evolve
@@ -70,12 +70,15 @@ class Executions:
         catalog: Catalog,
         drafting: Drafting,
         mint: Callable[[], int],
+        *,
+        command_lease_seconds: float = COMMAND_LEASE_SECONDS,
     ) -> None:
         self._ledger = ledger
         self._payloads = payloads
         self._catalog = catalog
         self._drafting = drafting
         self._mint = mint
+        self._lease_seconds = command_lease_seconds
         self._known: OrderedDict[tuple[Scope, int], _Known] = OrderedDict()
         self.on_issued: Callable[[Scope, int], None] = lambda scope, count: None
         """Called when commands wait for a worker."""
@@ -139,6 +142,13 @@ class Executions:
                     continue
                 except PayloadCollected:
                     continue
+                except EventInvalid as problem:
+                    if isinstance(trigger, Start) or decision.state.ended:
+                        raise
+                    # What the ledger cannot hold can never be recorded: the execution ends with the reason.
+                    fact = undecidable(state, problem)
+                    ending = Decision((fact,), evolve(state, fact))
+                    decided = await self._record(scope, state, ending, plan, fences, None)
                 known.state = decided.state
                 break
         self._tell(scope, decided)
@@ -163,28 +173,17 @@ class Executions:
         try:
             catalog_id = trigger.catalog_id if isinstance(trigger, Start) else state.catalog_id
             plan = await self._catalog.plan(scope, catalog_id)
-            loaded = {}
-            for step in needed(plan, state, trigger):
-                ref = self._reference(state, step, trigger)
-                if ref is not None:
-                    loaded[step] = await self.load(scope, ref)
-            return decide(plan, state, trigger, self._mint, loaded), plan
+            loaded = {step: await self.load(scope, ref) for step, ref in needed(plan, state, trigger).items()}
+            decision = decide(plan, state, trigger, self._mint, loaded, command_lease_seconds=self._lease_seconds)
+            return decision, plan
         except Exception as problem:
-            if isinstance(trigger, Start):
+            is_passing = isinstance(problem, NoetlError) and problem.disposition == "transient"
+            if isinstance(trigger, Start) or is_passing:
                 raise
             # Whatever goes wrong in a decision, the execution ends with the reason instead of standing still.
             _log.exception("execution %s cannot be decided about", state.execution_id)
             fact = undecidable(state, problem)
             return Decision((fact,), evolve(state, fact)), plan
-
-    @staticmethod
-    def _reference(state: State, step: str, trigger: Trigger) -> PayloadRef | None:
-        if isinstance(trigger, CommandEnded):
-            found = state.run_of(trigger.command_id)
-            if found is not None and found[0] == step and trigger.ref is not None:
-                return trigger.ref
-        result = state.results.get(step)
-        return None if result is None else result.ref
 
     async def load(self, scope: Scope, ref: PayloadRef) -> Any:
         """Return the value a reference stands for."""
@@ -204,19 +203,14 @@ class Executions:
         handed: Fact | None = None
         if worker is not None and not decision.state.ended:
             facts, handed = _handed(facts, worker)
-        rows = next((fact.rows for fact in facts if fact.rows is not None), None)
-        rows_ref = None if rows is None else await self._payloads.store(scope, encode_json(rows), JSON, rows=len(rows))
-        appends = self._drafting.appends(
-            scope, state.execution_id, facts, expected_version=state.version, rows_ref=rows_ref
-        )
+        facts = await self._with_stored_rows(scope, facts)
+        appends = self._drafting.appends(scope, state.execution_id, facts, expected_version=state.version)
         appends = await self._slimmed(appends)
         reach("decide.before_record")
         answers = await self._ledger.transact(Transition(appends, tuple(fences)))
         reach("decide.after_record")
-        after = decision.state
-        if rows_ref is not None:
-            # The reference is known only now: the state holds what its event says.
-            after = _with_rows(after, facts, rows_ref)
+        # References of collections are known only now: the state holds what its events say.
+        after = _with_rows(decision.state, facts)
         assert after.version == answers[0].last_version, "a decision and its events tell the same"
         grant = None
         if handed is not None and plan is not None:
@@ -227,6 +221,18 @@ class Executions:
             )
             grant = self.grant(after, handed.command_id or "", handed.meta, event_id)
         return Decided(after, facts, grant)
+
+    async def _with_stored_rows(self, scope: Scope, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
+        """Store the collections of loops; each fact gets the reference of its own."""
+        if all(fact.rows is None for fact in facts):
+            return facts
+        stored = []
+        for fact in facts:
+            if fact.rows is not None:
+                ref = await self._payloads.store(scope, encode_json(fact.rows), JSON, rows=len(fact.rows))
+                fact = msgspec.structs.replace(fact, payload_ref=ref, rows=None)
+            stored.append(fact)
+        return tuple(stored)
 
     async def _slimmed(self, appends: tuple[Append, ...]) -> tuple[Append, ...]:
         slim = [append._replace(drafts=[await self._slim(draft) for draft in append.drafts]) for append in appends]
@@ -310,14 +316,10 @@ def _handed(facts: tuple[Fact, ...], worker: str) -> tuple[tuple[Fact, ...], Fac
     return facts, None
 
 
-def _with_rows(state: State, facts: Sequence[Fact], rows_ref: PayloadRef) -> State:
+def _with_rows(state: State, facts: Sequence[Fact]) -> State:
     for fact in facts:
-        if fact.event_type == "step.entered" and fact.rows is not None and fact.node_name in state.active:
-            run = msgspec.structs.replace(state.active[fact.node_name], rows_ref=rows_ref)
-            state = msgspec.structs.replace(state, active={**state.active, fact.node_name: run})
+        step = fact.node_name
+        if fact.event_type == "step.entered" and fact.payload_ref is not None and step in state.active:
+            run = msgspec.structs.replace(state.active[step], rows_ref=fact.payload_ref)
+            state = msgspec.structs.replace(state, active={**state.active, step: run})
     return state
-
-
-def ends(facts: Sequence[Fact]) -> bool:
-    """Tell whether facts end their execution."""
-    return any(fact.event_type in ENDING for fact in facts)

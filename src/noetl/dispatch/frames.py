@@ -16,7 +16,7 @@ from blake3 import blake3
 from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
 from noetl.dispatch.results import Gathering
-from noetl.errors import Conflict, LeaseLost, NotFound, VersionConflict
+from noetl.errors import Conflict, LeaseLost, NotFound, Unavailable, VersionConflict
 from noetl.faults import reach
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
@@ -31,8 +31,15 @@ SELECT frame_id, frame_index, first_index, row_count, attempt, shard_id, input_r
 WHERE stage_id = $1 AND execution_id = $2 AND status = 'FREE' ORDER BY frame_index LIMIT 1
 """
 _STAGE = """
-SELECT next_index, frames_minted, total_rows, frames_failed, rows_done, rows_failed, errors, ctx FROM noetl.stage
-WHERE stage_id = $1 AND execution_id = $2
+SELECT next_index, frames_minted, frames_open, total_rows, frames_failed, rows_done, rows_failed, errors, ctx
+FROM noetl.stage WHERE stage_id = $1 AND execution_id = $2
+"""
+_OF_SLOT = """
+SELECT f.execution_id, f.frame_id, f.stage_id, f.loop_id, f.shard_id, f.attempt, f.lease_token::text AS lease_token,
+       f.worker, f.row_count, f.frame_index, s.step_name, f.lease_until <= clock_timestamp() AS has_expired,
+       coalesce((s.frame_policy ->> 'max_attempts')::integer, 3) AS max_attempts
+FROM noetl.frame AS f JOIN noetl.stage AS s USING (tenant_id, organization_id, execution_id, stage_id)
+WHERE f.execution_id = $1 AND f.command_id = $2 AND f.status = 'LEASED'
 """
 
 
@@ -81,6 +88,10 @@ class Frames:
         loop = grant.loop
         assert loop is not None
         cursor = self._cursor(loop.stage_id)
+        slot = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
+        if await self._is_over(scope, grant):
+            await self._transact((), (), ending)
+            return None
         async with cursor.lock:
             while True:
                 if cursor.next_index is None:
@@ -99,16 +110,20 @@ class Frames:
                 fences: tuple[Fence, ...] = ()
                 if frame is not None:
                     append, fences = self._dispatched(scope, grant, frame, worker)
+                    fences = (*fences, slot)
                 try:
                     await self._transact(append, fences, ending)
                 except VersionConflict:
                     cursor.next_index, cursor.may_have_free = None, True
                     continue
                 except LeaseLost:
-                    if frame is None or not fences:
+                    if frame is None or (ending is not None and not await self._holds(scope, ending[1])):
+                        raise
+                    if not await self._holds(scope, slot):
+                        # A slot that was lost gets no other frame; the one it has worked off is still its own.
+                        await self._transact((), (), ending)
                         raise
                     cursor.may_have_free = True
-                    await self._check_ending(scope, ending)
                     continue
                 if frame is not None and frame.attempt == 1:
                     cursor.next_index = max(cursor.next_index or 0, frame.first_index + frame.row_count)
@@ -123,22 +138,58 @@ class Frames:
         if appends:
             await self._ledger.transact(Transition(appends, (*((ending[1],) if ending else ()), *fences)))
 
-    async def _check_ending(self, scope: Scope, ending: tuple[Append, Fence] | None) -> None:
-        """Tell whose lease was lost: the one that ends, which is final, or the one that was to begin."""
-        if ending is None:
-            return
-        fence = ending[1]
+    async def _holds(self, scope: Scope, fence: Fence) -> bool:
+        """Tell whether a lease is still held, to know which of several was lost."""
         async with self._database.transaction(scope) as connection:
-            held = await connection.fetchval(
-                "SELECT lease_until > clock_timestamp() FROM noetl.frame WHERE execution_id = $1 AND frame_id = $2"
-                " AND attempt = $3 AND lease_token = $4",
-                fence.execution_id,
-                int(fence.id),
-                fence.attempt,
-                fence.token,
+            return bool(
+                await connection.fetchval(
+                    f"SELECT lease_until > clock_timestamp() FROM noetl.{fence.table} WHERE execution_id = $1"  # noqa: S608
+                    f" AND {fence.table}_id::text = $2 AND attempt = $3 AND lease_token = $4",
+                    fence.execution_id,
+                    fence.id,
+                    fence.attempt,
+                    fence.token,
+                )
             )
-        if not held:
-            raise LeaseLost(f"frame {fence.id} belongs to another worker now")
+
+    async def given_up(
+        self, scope: Scope, execution_id: int, command_id: str
+    ) -> tuple[tuple[Append, ...], tuple[Fence, ...]]:
+        """Return what to record together with the loss of a slot: its frames are lost too, and free for its next holder."""
+        async with self._database.transaction(scope) as connection:
+            rows = await connection.fetch(_OF_SLOT, execution_id, command_id)
+        return tuple(self.loss(scope, row) for row in rows), tuple(
+            Fence(
+                "frame", execution_id, str(row["frame_id"]), row["attempt"], row["lease_token"],
+                "expired" if row["has_expired"] else "held",
+            )
+            for row in rows
+        )  # fmt: skip
+
+    def loss(self, scope: Scope, row: Any) -> Append:
+        """Return what is to be recorded about a frame whose worker was lost."""
+        execution_id, frame_id, shard_id = row["execution_id"], row["frame_id"], row["shard_id"]
+        stream = frame_stream(scope, execution_id, frame_id)
+        is_last = row["attempt"] >= row["max_attempts"]
+        draft = self._drafting.one(
+            scope, stream, execution_id,
+            ("loop.shard." if shard_id else "frame.") + ("failed" if is_last else "abandoned"),
+            f"loop/{row['loop_id']}" if shard_id else f"frame/{frame_id}",
+            node_name=row["step_name"], stage_id=row["stage_id"], frame_id=frame_id, loop_id=row["loop_id"],
+            shard_id=shard_id, error=f"its worker {row['worker']} was lost" if is_last else None,
+            meta={"attempt": row["attempt"], "row_count": row["row_count"], "worker": row["worker"]},
+            idempotency_key=f"{execution_id}/frame/{frame_id}/lost/{row['attempt']}" if is_last else None,
+        )  # fmt: skip
+        return Append(stream, [draft])
+
+    async def _is_over(self, scope: Scope, grant: CommandGrant) -> bool:
+        """Tell whether a shard that failed makes the rest pointless."""
+        loop = grant.loop
+        if loop is None or not loop.frame.get("fail_fast"):
+            return False
+        async with self._database.transaction(scope) as connection:
+            row = await connection.fetchrow(_STAGE, loop.stage_id, grant.execution_id)
+        return row is None or row["frames_failed"] > 0
 
     def _minted(self, grant: CommandGrant, cursor: _Cursor) -> FrameGrant | None:
         loop = grant.loop
@@ -276,7 +327,7 @@ class Frames:
             Fence("frame", frame.execution_id, str(frame.frame_id), frame.attempt, frame.token),
         )
         reach("frame.before_commit")
-        if take_next:
+        if take_next and not (failed and frame.shard_id and grant.loop and grant.loop.frame.get("fail_fast")):
             rest = None
             if report.row_count < frame.row_count:
                 rest = (frame.first_index + report.row_count, frame.row_count - report.row_count, report.rest)
@@ -327,12 +378,20 @@ class Frames:
         fence = Fence("frame", frame.execution_id, str(frame.frame_id), frame.attempt, frame.token)
         await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
 
-    async def tally(self, scope: Scope, execution_id: int, stage_id: int, loop_id: int) -> Tally:
-        """Return what came of a stage's rows, once no slot of it is open any more."""
+    async def tally(
+        self, scope: Scope, execution_id: int, stage_id: int, loop_id: int, *, with_open: bool = False
+    ) -> Tally:
+        """Return what came of a stage's rows, once only one slot of it is open any more.
+
+        Frames that are still open, which a slot lost and nobody has taken yet, are refused: their rows would be
+        forgotten. `with_open` counts them as they are, for a stage that cannot go on.
+        """
         async with self._database.transaction(scope) as connection:
             row = await connection.fetchrow(_STAGE, stage_id, execution_id)
         if row is None:
             raise NotFound(f"stage {stage_id} of execution {execution_id} is closed")
+        if row["frames_open"] and not with_open:
+            raise Unavailable(f"{row['frames_open']} frames of stage {stage_id} wait for another owner")
         results, manifest = await self._gathering.gather(scope, execution_id, loop_id)
         self._cursors.pop(stage_id, None)
         return Tally(

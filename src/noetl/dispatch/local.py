@@ -34,6 +34,31 @@ FOR UPDATE SKIP LOCKED
 """
 
 
+def _renewing(table: str, key: str, own: str, order: str) -> str:
+    # Locked in the order of the fences, or a worker's beat and its commits could wait for each other.
+    return f"""
+WITH held AS MATERIALIZED (
+    SELECT known.execution_id, known.{key}, own.id, own.attempt, own.token
+    FROM noetl.{table} AS known
+    JOIN unnest($1::bigint[], $2::text[], $3::integer[], $4::uuid[]) AS own (execution_id, id, attempt, token)
+      ON known.execution_id = own.execution_id AND known.{key} = {own}
+    WHERE known.attempt = own.attempt AND known.lease_token = own.token
+    ORDER BY known.execution_id, {order} FOR UPDATE OF known
+)
+UPDATE noetl.{table} AS known SET last_heartbeat = clock_timestamp(),
+    lease_until = greatest(known.lease_until, clock_timestamp() + make_interval(secs => known.lease_seconds))
+FROM held WHERE known.execution_id = held.execution_id AND known.{key} = held.{key}
+  AND known.attempt = held.attempt AND known.lease_token = held.token AND known.lease_until > clock_timestamp()
+RETURNING held.execution_id, held.id, held.attempt
+"""  # noqa: S608
+
+
+_RENEW = {
+    "command": _renewing("command", "command_id", "own.id", "known.command_id"),
+    "frame": _renewing("frame", "frame_id", "own.id::bigint", 'known.frame_id::text COLLATE "C"'),
+}
+
+
 class LocalDispatch:
     """See `Dispatch` for the promises; bound to one organization."""
 
@@ -111,7 +136,11 @@ class LocalDispatch:
 
         async def tally(_state: Any) -> Any:
             assert loop is not None
-            return await self._frames.tally(self._scope, grant.execution_id, loop.stage_id, loop.loop_id)
+            # A slot that failed ends what it could not work off; one that did well must have left nothing open.
+            with_open = report.status == "error"
+            return await self._frames.tally(
+                self._scope, grant.execution_id, loop.stage_id, loop.loop_id, with_open=with_open
+            )
 
         reach("complete.before_record")
         decided = await self._executions.trigger(
@@ -140,25 +169,22 @@ class LocalDispatch:
             idempotency_key=f"{grant.execution_id}/{grant.command_id}/attempt_failed/{grant.attempt}",
         )  # fmt: skip
         fence = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
-        await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
+        lost, fences = await self._frames.given_up(self._scope, grant.execution_id, grant.command_id)
+        await self._ledger.transact(Transition((Append(stream, [draft]), *lost), (fence, *fences)))
+        if grant.loop is not None:
+            self._frames.lost(grant.loop.stage_id)
         self._signal.touch()
 
     async def heartbeat(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
         """Renew leases with the database's clock, all of a worker's in two statements."""
         lost: list[LeaseRef] = []
-        for table, key in (("command", "command_id"), ("frame", "frame_id::text")):
+        for table, renew in _RENEW.items():
             held = [lease for lease in leases if lease.table == table]
             if not held:
                 continue
             async with self._database.transaction(self._scope) as connection:
                 rows = await connection.fetch(
-                    f"UPDATE noetl.{table} AS known SET last_heartbeat = clock_timestamp(), lease_until ="  # noqa: S608
-                    " greatest(known.lease_until, clock_timestamp() + make_interval(secs => known.lease_seconds))"
-                    " FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::uuid[]) AS own (execution_id, id, attempt, token)"
-                    f" WHERE known.execution_id = own.execution_id AND known.{key} = own.id"
-                    " AND known.attempt = own.attempt AND known.lease_token = own.token"
-                    " AND known.lease_until > clock_timestamp()"
-                    " RETURNING own.execution_id, own.id, own.attempt",
+                    renew,
                     [lease.execution_id for lease in held],
                     [lease.id for lease in held],
                     [lease.attempt for lease in held],

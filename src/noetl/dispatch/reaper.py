@@ -22,7 +22,7 @@ from noetl.faults import reach
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Fence, Transition
-from noetl.model.stream import Scope, frame_stream
+from noetl.model.stream import Scope
 from noetl.plan.trigger import CommandEnded, Doubt
 
 _log = logging.getLogger(__name__)
@@ -142,7 +142,9 @@ class Reaper:
             if row["loop_id"] is not None:
 
                 async def tally(_state: Any) -> Any:
-                    return await self._frames.tally(scope, execution_id, row["stage_id"], row["loop_id"])
+                    return await self._frames.tally(
+                        scope, execution_id, row["stage_id"], row["loop_id"], with_open=True
+                    )
 
             await self._executions.trigger(scope, execution_id, report, fences=(fence,), tally=tally)
             return
@@ -152,28 +154,23 @@ class Reaper:
             command_id=row["command_id"], node_name=row["step_name"],
             meta={"attempt": attempt, "worker": row["worker"]},
         )  # fmt: skip
+        lost, fences = await self._frames.given_up(scope, execution_id, row["command_id"])
         reach("reap.before_record")
-        await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
+        await self._ledger.transact(Transition((Append(stream, [draft]), *lost), (fence, *fences)))
         reach("reap.after_record")
+        if row["stage_id"] is not None:
+            self._frames.lost(row["stage_id"])
         self.republished += 1
         self._signal.touch()
 
     async def _frame(self, row: Any) -> None:
-        scope, execution_id, frame_id = _scope(row), row["execution_id"], row["frame_id"]
-        fence = Fence("frame", execution_id, str(frame_id), row["attempt"], row["lease_token"], "expired")
-        stream = frame_stream(scope, execution_id, frame_id)
-        is_last = row["attempt"] >= row["max_attempts"]
-        kind = ("loop.shard." if row["shard_id"] else "frame.") + ("failed" if is_last else "abandoned")
-        message = f"its worker {row['worker']} was lost"
-        draft = self._drafting.one(
-            scope, stream, execution_id, kind,
-            f"loop/{row['loop_id']}" if row["shard_id"] else f"frame/{frame_id}",
-            node_name=row["step_name"], stage_id=row["stage_id"], frame_id=frame_id, loop_id=row["loop_id"],
-            shard_id=row["shard_id"], error=message if is_last else None,
-            meta={"attempt": row["attempt"], "row_count": row["row_count"], "worker": row["worker"]},
-            idempotency_key=f"{execution_id}/frame/{frame_id}/lost/{row['attempt']}" if is_last else None,
-        )  # fmt: skip
-        await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
+        scope = _scope(row)
+        fence = Fence(
+            "frame", row["execution_id"], str(row["frame_id"]), row["attempt"], row["lease_token"], "expired"
+        )
+        reach("reap.before_record")
+        await self._ledger.transact(Transition((self._frames.loss(scope, row),), (fence,)))
+        reach("reap.after_record")
         self.republished += 1
         self._frames.lost(row["stage_id"])
         self._signal.touch()

@@ -7,6 +7,7 @@ recognised by its lease, so asking again never does anything twice.
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 import uuid
 from collections import OrderedDict
@@ -250,7 +251,7 @@ class RemoteDispatch:
             async with self._session.request(
                 method,
                 self._url + path,
-                data=None if body is None else msgspec.json.encode(body),
+                data=None if body is None else io.BytesIO(msgspec.json.encode(body)),
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS + wait),
             ) as response:

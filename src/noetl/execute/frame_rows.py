@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from noetl.dispatch.grants import CommandGrant, FrameGrant
 from noetl.execute.calls import call_maker
 from noetl.execute.compiled import CompiledStep, CompiledTask
@@ -15,6 +17,7 @@ from noetl.execute.sequence import SequenceResult, run_sequence
 from noetl.execute.services import Services
 from noetl.execute.tools.port import Call
 from noetl.faults import reach
+from noetl.plan.state import net, written
 from noetl.playbook.model import Step
 from noetl.playbook.scopes import Names
 
@@ -68,33 +71,39 @@ class FrameRun:
         self._policy = grant.loop.frame
         self._total = grant.loop.total
         self._deferred: list[tuple[RowEnd, Call]] = []
+        self._until = 0.0
+        self._bytes = 0
         self.end = FrameEnd()
 
     async def work(self, rows: list[Any], started: int = 0) -> FrameEnd:
-        """Work off rows from `started` on, stopping early when the frame's time is over; `end` tells how far it got."""
+        """Work off rows from `started` on, stopping early when the frame is full; `end` tells how far it got."""
         if self._policy["process"] == "frame":
             await self._together(rows)
             return self.end
-        until = self._services.monotonic() + self._policy["max_seconds"]
+        self._until = self._services.monotonic() + self._policy["max_seconds"]
         lanes = min(self._policy["row_concurrency"], len(rows) - started)
         if lanes <= 1:
             for number in range(started, len(rows)):
                 self.end.rows.append(await self._row(rows[number], number))
-                if self._services.monotonic() >= until:
+                if self._is_full():
                     break
         else:
-            await self._in_lanes(rows, started, lanes, until)
+            await self._in_lanes(rows, started, lanes)
         await self._commit_deferred()
         return self.end
 
-    async def _in_lanes(self, rows: list[Any], started: int, lanes: int, until: float) -> None:
+    def _is_full(self) -> bool:
+        """Tell whether the frame has used up its time or its bytes."""
+        return self._bytes >= self._policy["max_bytes"] or self._services.monotonic() >= self._until
+
+    async def _in_lanes(self, rows: list[Any], started: int, lanes: int) -> None:
         ends: dict[int, RowEnd] = {}
         numbers = iter(range(started, len(rows)))
 
         async def lane() -> None:
             for number in numbers:
                 ends[number] = await self._row(rows[number], number)
-                if self._services.monotonic() >= until:
+                if self._is_full():
                     return
 
         async with asyncio.TaskGroup() as group:
@@ -126,6 +135,7 @@ class FrameRun:
         )
         reach("rows.after_work")
         end = RowEnd(index, result.status, result.data, result.error)
+        self._bytes += _size(result.data)
         if kept:
             self._deferred.append((end, kept[-1]))
         self._note(result)
@@ -134,12 +144,9 @@ class FrameRun:
     def _note(self, result: SequenceResult) -> None:
         self.end.swallowed += result.swallowed
         if result.ctx_writes:
-            self.end.ctx_writes.update(result.ctx_writes)
+            self.end.ctx_writes = net([*self.end.ctx_writes.items(), *result.ctx_writes.items()])
             # Later rows of this frame see what earlier ones set.
-            ctx = self._names["ctx"]
-            for path, value in result.ctx_writes.items():
-                ctx = _with(ctx, path.split("."), value)
-            self._names["ctx"] = ctx
+            self._names["ctx"] = written(self._names["ctx"], net(result.ctx_writes.items()))
 
     async def _commit_deferred(self) -> None:
         """Run what the rows left for the end in one transaction; a statement that fails fails its row alone."""
@@ -176,7 +183,13 @@ class FrameRun:
         self.end.rows += [RowEnd(first + number, result.status) for number in range(1, len(rows))]
 
 
-def _with(values: Any, path: list[str], value: Any) -> dict[str, Any]:
-    first, *rest = path
-    base = values if isinstance(values, dict) else {}
-    return {**base, first: value if not rest else _with(base.get(first), rest, value)}
+def _size(data: Any) -> int:
+    """Return about how many bytes a result takes."""
+    if data is None or isinstance(data, bool | int | float):
+        return 8
+    if isinstance(data, str):
+        return len(data)
+    try:
+        return len(orjson.dumps(data))
+    except TypeError:
+        return len(str(data))  # what JSON cannot carry is kept as text

@@ -40,7 +40,8 @@ def table_of(rows: list[RowEnd], redact: Any) -> EncodedTable:
 def _column(values: list[Any]) -> tuple[Any, bytes]:
     if all(value is None for value in values):
         return pa.nulls(len(values)), b"typed"
-    if all(value is None or isinstance(value, str | bool | int | float) for value in values):
+    # Of one type only: among floats an integer would come back as a float.
+    if {type(value) for value in values if value is not None} <= {str} | {bool} | {int} | {float}:
         try:
             return pa.array(values), b"typed"
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):

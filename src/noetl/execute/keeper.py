@@ -28,6 +28,11 @@ class _Held:
     renewed: float
     lost: Callable[[], None]
 
+    @property
+    def deadline(self) -> float:
+        """When work under it stops unless it is renewed."""
+        return self.renewed + self.seconds * MARGIN
+
 
 class Keeper:
     """The leases of one worker."""
@@ -37,6 +42,9 @@ class Keeper:
         self._every = every_seconds
         self._clock = clock
         self._held: dict[LeaseRef, _Held] = {}
+        self._tried = 0.0
+        self._next_beat = 0.0
+        self._sooner = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -52,7 +60,9 @@ class Keeper:
 
     def hold(self, lease: LeaseRef, seconds: float, lost: Callable[[], None]) -> None:
         """Keep a lease that was granted just now; `lost` is called if it cannot be kept."""
-        self._held[lease] = _Held(seconds, self._clock(), lost)
+        held = self._held[lease] = _Held(seconds, self._clock(), lost)
+        if self._due(held) < self._next_beat:
+            self._sooner.set()
 
     def release(self, lease: LeaseRef) -> None:
         """Keep a lease no longer."""
@@ -65,21 +75,33 @@ class Keeper:
 
     async def _run(self) -> None:
         while True:
-            shortest = min((held.seconds for held in self._held.values()), default=self._every * 3)
-            await asyncio.sleep(min(self._every, shortest / 3))
-            await self.beat()
+            self._sooner.clear()
+            now = self._clock()
+            self._next_beat = min(map(self._due, self._held.values()), default=now + self._every)
+            try:
+                async with asyncio.timeout(max(0.0, self._next_beat - now)):
+                    await self._sooner.wait()
+            except TimeoutError:
+                await self.beat()
+
+    def _due(self, held: _Held) -> float:
+        """Say when a lease is to be renewed: thrice in its time, and once more when work under it has to stop."""
+        return min(max(held.renewed, self._tried) + min(self._every, held.seconds / 3), held.deadline)
 
     async def beat(self) -> None:
         """Renew everything once, and stop what is lost or about to be."""
         if not self._held:
             return
-        asked, leases = self._clock(), list(self._held)
-        soonest = min(held.renewed + held.seconds * MARGIN for held in self._held.values())
+        asked = self._tried = self._clock()
+        leases = list(self._held)
+        soonest = min(held.deadline for held in self._held.values())
         try:
             async with asyncio.timeout(max(0.05, soonest - asked)):
                 lost = await self._dispatch.heartbeat(leases)
-        except (NoetlError, TimeoutError) as problem:
-            _log.warning("a heartbeat did not get through: %s", problem)
+        except Exception as problem:
+            # Whatever it was, the leases are to be kept on, or their work stopped in time.
+            expected = isinstance(problem, NoetlError | TimeoutError)
+            _log.warning("a heartbeat did not get through: %s", problem, exc_info=None if expected else problem)
             self._stop_overdue()
             return
         gone = set(lost)
@@ -96,6 +118,6 @@ class Keeper:
     def _stop_overdue(self) -> None:
         now = self._clock()
         for lease, held in list(self._held.items()):
-            if now >= held.renewed + held.seconds * MARGIN:
+            if now >= held.deadline:
                 self._held.pop(lease)
                 held.lost()

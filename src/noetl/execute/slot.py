@@ -23,6 +23,7 @@ from noetl.execute.tools.postgres_claim import ClaimFailed, open_claim
 from noetl.faults import reach
 from noetl.model.payload_ref import PayloadRef
 from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, encode_json
+from noetl.plan.state import written
 from noetl.playbook.model import Playbook, Step
 from noetl.playbook.scopes import Names
 from noetl.playbook.templates import compile_value
@@ -65,9 +66,7 @@ class Slot:
     async def work(self) -> None:
         """Work off frames until there are none; what fails is recorded with its frame."""
         if self._loop.mode == "sequential":
-            written = await self._dispatch.loop_ctx(self._grant)
-            if written:
-                self._names["ctx"] = {**self._names["ctx"], **written}
+            self._names["ctx"] = written(self._names["ctx"], await self._dispatch.loop_ctx(self._grant))
         frame = await self._dispatch.next_frame(self._grant, self._worker)
         while True:
             if frame is None and self._loop.mode == "cursor":
@@ -94,7 +93,9 @@ class Slot:
         except LeaseLost:
             lost = True
         except asyncio.CancelledError:
-            if not lost:
+            # The slot may be lost at the same moment as its frame, and then it goes on with nothing.
+            working = asyncio.current_task()
+            if not lost or (working is not None and working.cancelling()):
                 work.cancel()
                 await asyncio.wait([work])
                 raise
@@ -147,7 +148,7 @@ class Slot:
             ],
         )
         if report.row_count < frame.row_count and self._loop.rows_ref is None:
-            # Time was over: what is left goes on as a frame of its own.
+            # It was full before its last row: what is left goes on as a frame of its own.
             report = msgspec.structs.replace(report, rest=await self._stored(rows[report.row_count :]))
         following = await self._dispatch.commit_frame(self._grant, frame, report, worker=self._worker, take_next=True)
         self._on_rows(self._grant, len(end.rows) - len(failed), len(failed))

@@ -23,6 +23,8 @@ from noetl.plan.state import Arrival, Result, State, evolve, gathered, net
 from noetl.plan.trigger import Cancelled, CommandEnded, Doubt, Start, Trigger
 
 _FREE_FIELDS = ("meta", "context", "result")
+COMMAND_LEASE_SECONDS = 30.0
+"""How long a worker may be silent before it loses a command; a loop's slots have the lease of their frames."""
 ENTERED_MAX = 1_000
 """Steps that one decision may enter: a ring of steps that end at once would never come to an end."""
 
@@ -35,14 +37,20 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def decide(
-    plan: Plan, state: State, trigger: Trigger, mint: Callable[[], int], loaded: Mapping[str, Any] | None = None
+    plan: Plan,
+    state: State,
+    trigger: Trigger,
+    mint: Callable[[], int],
+    loaded: Mapping[str, Any] | None = None,
+    *,
+    command_lease_seconds: float = COMMAND_LEASE_SECONDS,
 ) -> Decision:
     """Decide what follows from a trigger.
 
     `mint` gives ids for loops, stages and child executions. `loaded` holds the data behind the references that `needed`
     gives, by step.
     """
-    deciding = Deciding(plan, state, mint, loaded or {})
+    deciding = Deciding(plan, state, mint, loaded or {}, command_lease_seconds)
     if not state.ended:
         deciding.take(trigger)
     return Decision(tuple(deciding.facts), deciding.state)
@@ -78,11 +86,19 @@ def needed(plan: Plan, state: State, trigger: Trigger) -> dict[str, PayloadRef]:
 class Deciding:
     """One decision under way."""
 
-    def __init__(self, plan: Plan, state: State, mint: Callable[[], int], loaded: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        state: State,
+        mint: Callable[[], int],
+        loaded: Mapping[str, Any],
+        command_lease_seconds: float = COMMAND_LEASE_SECONDS,
+    ) -> None:
         self.plan = plan
         self.state = state
         self.mint = mint
         self.loaded = loaded
+        self.command_lease_seconds = command_lease_seconds
         self.facts: list[Fact] = []
         self._entered = 0
 
@@ -123,6 +139,7 @@ class Deciding:
             "playbook_digest": trigger.digest,
             "requested_by": trigger.requested_by,
             "parent_command_id": trigger.parent_command_id,
+            "detached": trigger.detached or None,
             "rerun_of": None if trigger.rerun_of is None else str(trigger.rerun_of),
             "from_step": trigger.from_step,
         }
@@ -191,11 +208,13 @@ class Deciding:
             said = [trigger.data, trigger.selected, trigger.ctx_writes, trigger.error, trigger.tries]
             refuse_unrecordable(said, f"{where}, result")
             if trigger.accumulate is not None and trigger.status == "ok":
+                where += ", field output.accumulate"
                 if trigger.ref is not None:
-                    raise TemplateFailed(f"{where}, field output.accumulate: the result is too large to be gathered")
+                    raise TemplateFailed("the result is too large to be gathered")
                 gathered(self.state.results.get(step), trigger.data, trigger.accumulate)
         except NoetlError as problem:
-            error = {"kind": "transform", "message": problem.message, "retryable": False, "code": problem.code}
+            message = problem.message if problem.message.startswith(where) else f"{where}: {problem.message}"
+            error = {"kind": "transform", "message": message, "retryable": False, "code": problem.code}
             return CommandEnded(
                 command_id=trigger.command_id,
                 attempt=trigger.attempt,

@@ -18,7 +18,6 @@ from noetl.playbook.templates import holds
 if TYPE_CHECKING:
     from noetl.plan.decide import Deciding
 
-COMMAND_LEASE_SECONDS = 30.0
 ROWS_PER_FRAME = 100
 """Where the playbook names no size: enough that two events per frame cost next to nothing per row."""
 CURSOR_ROWS_PER_FRAME = 50
@@ -72,8 +71,11 @@ class Entering:
     def _command(self, slot: int = 0) -> str:
         return f"{self._step}/{self._number}/{slot}"
 
-    def _issue(self, slot: int = 0, lease_seconds: float = COMMAND_LEASE_SECONDS, **fields: Any) -> None:
-        meta = {"tool_kind": fields.pop("tool_kind", self._planned.tool_kind), "lease_seconds": lease_seconds}
+    def _issue(self, slot: int = 0, lease_seconds: float | None = None, **fields: Any) -> None:
+        meta = {
+            "tool_kind": fields.pop("tool_kind", self._planned.tool_kind),
+            "lease_seconds": lease_seconds or self._deciding.command_lease_seconds,
+        }
         meta |= fields.pop("meta", {})
         self._deciding.say(
             Fact(event_type="command.issued", node_name=self._step, command_id=self._command(slot), meta=meta, **fields)
@@ -212,8 +214,19 @@ class Entering:
             "process": given["process"],
             "commit": given["commit"],
             "retry_mode": given["retry_mode"],
-            "max_attempts": _whole(given["max_attempts"], "frame.max_attempts", where),
+            "max_attempts": self._attempts(given["max_attempts"], mode),
+            "fail_fast": mode == "fanout" and self._fails_fast(),
         }
+
+    def _fails_fast(self) -> bool:
+        loop = self._planned.source.loop
+        return loop is not None and loop.fanout.fail_fast
+
+    def _attempts(self, given: Any, mode: str) -> int:
+        loop = self._planned.source.loop
+        if mode == "fanout" and loop is not None:
+            return loop.fanout.max_shard_retries + 1
+        return _whole(given, "frame.max_attempts", self._planned.where)
 
     def _enter_in_vain(self, problem: NoetlError) -> None:
         """A step whose templates fail has still been entered: its failure is handled like any other."""

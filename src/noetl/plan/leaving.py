@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, TemplateFailed
 from noetl.plan.closing import Ending, close_command, close_loop
 from noetl.plan.fact import Fact
 from noetl.plan.names import state_names
@@ -34,6 +34,9 @@ def leave(deciding: Deciding, step: str, trigger: CommandEnded) -> None:
         taken, refused = _route(
             planned, names, only_handlers=failed and not goes_on, may_lack_data=failed and not is_loop
         )
+        for arc in (planned.arcs[number] for number in taken):
+            if arc.step not in deciding.plan.steps:
+                raise TemplateFailed(f"{arc.where}: the playbook has no such step")
         writes = {
             path: recorded(value, f"{planned.where}, set of ctx.{path}") for path, value in names.ctx_writes.items()
         }

@@ -21,6 +21,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     parent_execution_id: int | None = None
     parent_command_id: str | None = None
+    detached: bool = False
+    """Its parent does not wait for it, so it goes on whatever becomes of the parent."""
     rerun_of: int | None = None
     from_step: str | None = None
     """Where a re-run begins; what earlier steps came to is carried over in `results` and `ctx`."""

@@ -73,7 +73,7 @@ WITH moved AS (
     WHERE execution_id = $1 AND event_type IN ('catalog.removed', 'catalog.restored')
     ORDER BY catalog_id, stream_version DESC
 ), said AS (
-    SELECT catalog_id, meta ->> 'path' AS path, (meta ->> 'version')::integer AS version, meta ->> 'kind' AS kind,
+    SELECT catalog_id COLLATE "C" AS catalog_id, meta ->> 'path' AS path, (meta ->> 'version')::integer AS version, meta ->> 'kind' AS kind,
            meta ->> 'digest' AS digest, payload_sha256 AS content_sha256, coalesce(removed, false) AS removed
     FROM noetl.event LEFT JOIN moved USING (catalog_id)
     WHERE execution_id = $1 AND event_type = 'catalog.registered'
@@ -83,7 +83,7 @@ WITH moved AS (
     FROM noetl.catalog
 )
 SELECT catalog_id, to_json(said) AS expected, to_json(rows) AS found FROM said FULL JOIN rows USING (catalog_id)
-WHERE said IS DISTINCT FROM rows ORDER BY catalog_id LIMIT {SHOWN}
+WHERE to_jsonb(said) IS DISTINCT FROM to_jsonb(rows) ORDER BY catalog_id LIMIT {SHOWN}
 """  # noqa: S608
 
 

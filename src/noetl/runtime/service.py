@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from noetl.errors import NoetlError
 from noetl.runtime.wiring import Runtime
@@ -45,23 +45,46 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-@contextmanager
-def terminated_like_interrupted() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does, so that what was begun is ended in the ledger too."""
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def run_interruptibly(main: Coroutine[Any, Any, T]) -> T:
+    """Run to the end; SIGTERM does what Ctrl-C does: it cancels, waits for the end of that, and is a KeyboardInterrupt."""
+    interrupted = False
+
+    async def guarded() -> T | None:
+        running = asyncio.current_task()
+        assert running is not None
+
+        def on_signal(_: signal.Signals) -> None:
+            nonlocal interrupted
+            interrupted = True
+            running.cancel()
+
+        with _signals(on_signal):
+            try:
+                return await main
+            except asyncio.CancelledError:
+                if not interrupted:
+                    raise
+                running.uncancel()
+                return None
+
+    result = run_event_loop(guarded())
+    if interrupted and result is None:
+        raise KeyboardInterrupt
+    return cast("T", result)
 
 
-def log_to_stderr() -> None:
-    """Let a role say what it does where its operator looks."""
-    handler = logging.StreamHandler(sys.stderr)
+def run_role(start: Role, tell: Callable[[str], None]) -> int:
+    """Run a role until it is told to stop, with its log on stderr, and return the exit code."""
+    handler, root = logging.StreamHandler(sys.stderr), logging.getLogger("noetl")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger("noetl")
+    before = root.level
     root.addHandler(handler)
     root.setLevel(logging.INFO)
+    try:
+        return 0 if run_event_loop(serve_until_stopped(start, tell=tell)) else 1
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)
 
 
 class Stopping:
@@ -69,12 +92,17 @@ class Stopping:
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
-        self.because: str | None = None
+        self.broken = False
+        """Whether the role ends because a part of it did."""
 
-    def ask(self, because: str) -> None:
+    def ask(self) -> None:
         """End the role in the ordinary way."""
-        self.because = self.because or because
         self._asked.set()
+
+    def give_up(self) -> None:
+        """End the role because a part of it is broken."""
+        self.broken = True
+        self.ask()
 
     @property
     def asked(self) -> bool:
@@ -86,12 +114,15 @@ class Stopping:
         await self._asked.wait()
 
 
-async def serve_until_stopped(
-    start: Callable[[Stopping], AbstractAsyncContextManager[object]], *, tell: Callable[[str], None]
-) -> bool:
-    """Enter a role, stay until a signal or the role itself asks for the end, and leave it; tell whether it was left whole.
+Role = Callable[[Stopping], AbstractAsyncContextManager[object]]
+"""What starts a role: entering the context starts it, leaving it drains it."""
 
-    False means that a signal cut short what was under way. `tell` gets a sentence whenever a signal arrives.
+
+async def serve_until_stopped(start: Role, *, tell: Callable[[str], None]) -> bool:
+    """Enter a role, stay until a signal asks for its end, and leave it; tell whether it was left whole.
+
+    False means that a signal cut short what was under way, or that a part of the role ended by itself. `tell` gets a
+    sentence whenever a signal arrives.
     """
     stopping = Stopping()
     stands = cut = False
@@ -108,7 +139,7 @@ async def serve_until_stopped(
         nonlocal cut
         if stands and not stopping.asked:
             tell(f"{received.name}: finishing what is under way; once more stops at once")
-            stopping.ask(received.name)
+            stopping.ask()
             return
         tell(f"{received.name}: stopping at once")
         cut = True
@@ -120,19 +151,22 @@ async def serve_until_stopped(
         except asyncio.CancelledError:
             if not cut:
                 raise
-    return not cut
+    return not cut and not stopping.broken
 
 
 @contextmanager
 def _signals(handle: Callable[[signal.Signals], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    for one in STOPPING:
+    # What the parent process lets us ignore, as shells do for Ctrl-C in the background, stays ignored.
+    before = {one: known for one in STOPPING if (known := signal.getsignal(one)) is not signal.SIG_IGN}
+    for one in before:
         loop.add_signal_handler(one, handle, one)
     try:
         yield
     finally:
-        for one in STOPPING:
+        for one, known in before.items():
             loop.remove_signal_handler(one)
+            signal.signal(one, known)
 
 
 @asynccontextmanager
@@ -161,8 +195,19 @@ async def registered(
         yield
     finally:
         beating.cancel()
-        with suppress(asyncio.CancelledError):
-            await beating
+        await asyncio.gather(beating, return_exceptions=True)
         with suppress(NoetlError):
             async with runtime.database.transaction(runtime.scope) as connection:
                 await connection.execute(_GONE, worker_id)
+
+
+def ended_early(part: asyncio.Task[None], stopping: Stopping, name: str) -> None:
+    """Let a role end when one of its parts ends by itself: half a role would look alive and do nothing."""
+
+    def ended(done: asyncio.Task[None]) -> None:
+        if done.cancelled() or stopping.asked:
+            return
+        _log.error("%s ended by itself", name, exc_info=done.exception())
+        stopping.give_up()
+
+    part.add_done_callback(ended)

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from noetl.model.shard import SHARD_COUNT
+from noetl.runtime.server_settings import Server, Worker
 from noetl.runtime.setting_types import Amount, Count, Location, Name, NodeName, PostgresUrl, Section, Text
 from noetl.runtime.store_settings import EventStore, Materialization, PayloadStore, ProjectionStore, Serialization
 
@@ -121,6 +122,8 @@ class Settings(Section):
     projections: Projections = Projections()
     snapshots: Snapshots = Snapshots()
     frame_policy_defaults: FramePolicyDefaults = FramePolicyDefaults()
+    server: Server = Server()
+    worker: Worker = Worker()
 
     @field_validator("projection_stores")
     @classmethod

@@ -195,3 +195,8 @@ def test_the_end_of_a_slot_that_ended_before_changes_nothing() -> None:
     play.end("a")
     assert play.take(CommandEnded(command_id="a/1/0", attempt=1, status="error")) == ()
     assert play.state.active["a"].failed is None
+
+
+def test_a_shard_is_tried_as_often_as_the_fan_out_says() -> None:
+    play = Play(each(mode="fanout", more=", fanout: {max_shard_retries: 4}"))
+    assert play.said("stage.opened")[0].context["frame_policy"]["max_attempts"] == 5

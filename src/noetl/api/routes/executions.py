@@ -2,116 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any, Literal
-
-from msgspec import Meta, field
+from typing import Any
 
 from noetl.api.endpoint import ANYONE, READERS, WRITERS, Call, Routes
 from noetl.api.listing import ListedPage, list_executions
 from noetl.api.reading import Seen
 from noetl.api.routes.execute import Started, started
-from noetl.api.wire import Body, Id, Name, Text, View
+from noetl.api.routes.execution_views import (
+    CancelAnswer,
+    CancellationCheck,
+    CancelRequest,
+    EventsPage,
+    EventsQuery,
+    ExecutionStatus,
+    ExecutionView,
+    ListQuery,
+    RerunRequest,
+    WaitQuery,
+    WhyQuery,
+)
+from noetl.dispatch.why import why
 from noetl.model.event import to_json
 from noetl.model.ids import parse_id
-from noetl.model.payload_ref import PayloadRef
 from noetl.plan.trigger import Doubt
 from noetl.replay.pages import reading
 
 routes = Routes("executions")
-
-
-class ListQuery(Body, frozen=True, kw_only=True):
-    """Which executions to list."""
-
-    cursor: Id | None = None
-    limit: Annotated[int, Meta(ge=1, le=500)] = 50
-    status: Literal["RUNNING", "COMPLETED", "FAILED", "CANCELLED"] | None = None
-    path: Name | None = None
-    parent_execution_id: Id | None = None
-
-
-class WaitQuery(Body, frozen=True, kw_only=True):
-    """How long to wait for the end."""
-
-    wait: Annotated[float, Meta(ge=0, le=60, description="Seconds to wait for the execution's end.")] = 0.0
-
-
-class EventsQuery(Body, frozen=True, kw_only=True):
-    """Which events to give."""
-
-    from_position: Annotated[int, Meta(ge=1, le=2**63 - 1)] = 1
-    limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
-    type: Name | None = None
-
-
-class CancelRequest(Body, frozen=True, kw_only=True):
-    """Why to stop, and whether what the execution started stops too."""
-
-    reason: Text = "cancelled by request"
-    cascade: bool = True
-
-
-class RerunRequest(Body, frozen=True, kw_only=True):
-    """Where to begin, and what to change in the workload."""
-
-    from_step: Name | None = None
-    payload: dict[str, Any] = field(default_factory=dict)
-
-
-class ExecutionStatus(View, frozen=True, kw_only=True):
-    """How an execution is, as of a position."""
-
-    execution_id: str
-    status: str
-    ended: bool
-    error: str | None
-    failed_step: str | None
-    swallowed_errors: int
-    as_of_position: int
-    as_of_event_id: str
-
-
-class ExecutionView(ExecutionStatus, frozen=True, kw_only=True):
-    """An execution with what it works on and what came of it."""
-
-    path: str
-    version: int | None
-    catalog_id: str
-    playbook_digest: str
-    parent_execution_id: str | None
-    requested_at: datetime | None
-    ended_at: datetime | None
-    workload: dict[str, Any]
-    active_steps: list[str]
-    open_commands: int
-    steps_entered: dict[str, int]
-    result_step: str | None
-    result: Any
-    result_ref: PayloadRef | None
-
-
-class EventsPage(View, frozen=True, kw_only=True):
-    """Events by position; `next_position` is null when there are no more yet."""
-
-    events: list[dict[str, Any]]
-    next_position: int | None
-
-
-class CancellationCheck(View, frozen=True, kw_only=True):
-    """Whether work for an execution is still wanted."""
-
-    execution_id: str
-    cancelled: bool
-    status: str
-
-
-class CancelAnswer(View, frozen=True, kw_only=True):
-    """Which executions were cancelled by this request."""
-
-    execution_id: str
-    status: str
-    cancelled: list[str]
 
 
 @routes.get("/api/executions", READERS)
@@ -157,6 +73,18 @@ async def get_execution_events(call: Call, execution_id: int, query: EventsQuery
                     return EventsPage(events=found, next_position=event.position)
                 found.append(to_json(event))
     return EventsPage(events=found, next_position=None)
+
+
+@routes.get("/api/executions/{execution_id}/why", READERS)
+async def explain_execution(call: Call, execution_id: int, query: WhyQuery) -> dict[str, Any]:
+    """Say in sentences why an execution, a step or a frame is as it is, each with the events that prove it."""
+    services, seen = call.services, await _seen(call, execution_id)
+    plan = await services.catalog.plan(call.scope, seen.state.catalog_id)
+    frame_id = None if query.frame_id is None else parse_id(query.frame_id)
+    explained = await why(
+        services.history, services.payloads, plan, call.scope, execution_id, step=query.step, frame_id=frame_id
+    )
+    return explained.to_json()
 
 
 @routes.get("/api/executions/{execution_id}/cancellation-check", ANYONE)

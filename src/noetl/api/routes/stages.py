@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 import orjson
-from msgspec import Meta, field
 
 from noetl.api.endpoint import READERS, WORKERS, Call, Routes
 from noetl.api.leased import CommandLease, StageNotOpen
-from noetl.api.routes.commands import Locality, leased
-from noetl.api.wire import Body, Name, View
+from noetl.api.routes.commands import leased
+from noetl.api.routes.stage_views import (
+    CtxAnswer,
+    CtxRequest,
+    FrameAnswer,
+    FrameClaimAnswer,
+    FrameClaimRequest,
+    FramesPage,
+    FramesQuery,
+    FrameView,
+    RowsRequest,
+    StageView,
+)
 from noetl.dispatch.grants import CommandGrant, FrameGrant
 from noetl.errors import Conflict, LeaseLost, NotFound
-from noetl.model.payload_ref import PayloadRef
 
 routes = Routes("stages")
 
@@ -29,95 +37,6 @@ _FRAMES = """
 SELECT frame_id, execution_id, status, frame_index, first_index, row_count, attempt, worker, lease_until, last_heartbeat
 FROM noetl.frame WHERE stage_id = $1 AND frame_index >= $2 ORDER BY frame_index LIMIT $3
 """
-
-
-class FrameClaimRequest(Body, frozen=True, kw_only=True):
-    """Which slot asks for frames, and for how many."""
-
-    lease: CommandLease
-    worker_id: Name
-    requested_count: Annotated[int, Meta(ge=1, le=100)] = 1
-    locality: Locality | None = None
-
-
-class FrameClaimAnswer(View, frozen=True, kw_only=True):
-    """Frames leased to the worker; none when the stage's rows are all handed out."""
-
-    frames: list[FrameGrant]
-
-
-class RowsRequest(Body, frozen=True, kw_only=True):
-    """Rows that a slot claimed in the user's database, stored as a payload."""
-
-    lease: CommandLease
-    worker_id: Name
-    rows: PayloadRef
-    row_count: Annotated[int, Meta(ge=1, le=2**31 - 1)]
-
-
-class FrameAnswer(View, frozen=True, kw_only=True):
-    """The frame that was made, leased to the worker."""
-
-    frame: FrameGrant
-
-
-class CtxRequest(Body, frozen=True, kw_only=True):
-    """Which slot asks."""
-
-    lease: CommandLease
-
-
-class CtxAnswer(View, frozen=True, kw_only=True):
-    """What committed frames of the loop have set."""
-
-    ctx: dict[str, Any]
-
-
-class StageView(View, frozen=True, kw_only=True):
-    """A stage: how far its rows are handed out and what came of them."""
-
-    stage_id: str
-    execution_id: str
-    step: str
-    kind: str
-    status: str
-    frames_minted: int
-    frames_open: int
-    frames_failed: int
-    rows_done: int
-    rows_failed: int
-    total_rows: int | None = None
-    errors: int = 0
-    frame_policy: dict[str, Any] = field(default_factory=dict)
-
-
-class FramesQuery(Body, frozen=True, kw_only=True):
-    """Where to go on, and how many to give."""
-
-    from_index: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
-    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
-
-
-class FrameView(View, frozen=True, kw_only=True):
-    """A frame that has not ended."""
-
-    frame_id: str
-    execution_id: str
-    status: str
-    frame_index: int
-    first_index: int
-    row_count: int
-    attempt: int
-    owner_worker: str | None
-    lease_until: datetime | None
-    last_heartbeat: datetime | None
-
-
-class FramesPage(View, frozen=True, kw_only=True):
-    """Open frames by index; `next_index` is null on the last page."""
-
-    frames: list[FrameView]
-    next_index: int | None
 
 
 @routes.post("/api/stages/{stage_id}/frames/claim", WORKERS)

@@ -14,7 +14,7 @@ from noetl.errors import NotFound
 
 routes = Routes("workers")
 
-QUIET_SECONDS = 60
+QUIET_SECONDS = 60.0
 """A worker that was silent for so long is shown as gone."""
 
 _REGISTER = """
@@ -113,7 +113,7 @@ async def list_pools(call: Call) -> PoolList:
     """List the workers by pool."""
     async with call.services.database.transaction(call.scope) as connection:
         rows = await connection.fetch(_LIST, QUIET_SECONDS)
-    pools: dict[str, list[WorkerView]] = field(default_factory=dict)
+    pools: dict[str, list[WorkerView]] = {}
     for row in rows:
         pools.setdefault(row["pool"], []).append(_view(row))
     return PoolList(

@@ -456,6 +456,7 @@ DECLARE
     slot       integer;
     shard_slot integer;
     lost       integer[] := '{}';
+    starts     integer[] := array_fill(1, ARRAY[appends]); -- where the events of each append begin
     first      integer;
     last       integer;
     sound      boolean;
@@ -472,17 +473,18 @@ BEGIN
     END IF;
     PERFORM set_config('noetl.tenant', p_tenant, true), set_config('noetl.organization', p_organization, true);
 
+    FOR number IN 2..appends LOOP
+        starts[number] := starts[number - 1] + a_count[number - 1];
+    END LOOP;
+
     IF cardinality(k_key) > 0 THEN
         WITH fresh AS (
             INSERT INTO noetl.idempotency_key AS known (tenant_id, organization_id, key, content_digest, execution_id,
                                                         event_id, ordinal, event_ids, expires_at)
-            SELECT p_tenant, p_organization, k.key, a_digest[k.append], e.execution, e.event, k.ordinal, e.all_ids,
-                   now() + p_key_ttl
+            SELECT p_tenant, p_organization, k.key, a_digest[k.append], e_execution[starts[k.append]],
+                   e_event[starts[k.append] + k.ordinal - 1], k.ordinal,
+                   e_event[starts[k.append] : starts[k.append] + a_count[k.append] - 1], now() + p_key_ttl
             FROM unnest(k_key, k_append, k_ordinal) AS k (key, append, ordinal)
-            JOIN (SELECT x.append, array_agg(x.event ORDER BY x.ordinal) AS all_ids, min(x.execution) AS execution
-                  FROM unnest(e_append, e_ordinal, e_event, e_execution) AS x (append, ordinal, event, execution)
-                  GROUP BY x.append) AS a ON a.append = k.append
-            CROSS JOIN LATERAL (SELECT a.execution, a.all_ids[k.ordinal] AS event, a.all_ids) AS e
             ORDER BY k.key
             ON CONFLICT (tenant_id, organization_id, key) DO UPDATE
                 SET content_digest = excluded.content_digest, execution_id = excluded.execution_id,

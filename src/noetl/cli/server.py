@@ -1,0 +1,195 @@
+"""`noetl server`: the REST API, the engine that decides, and the projector, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from noetl.api.services import Services
+    from noetl.catalog.playbooks import Catalog
+    from noetl.credentials.store import CredentialStore
+    from noetl.dispatch.engine import Engine
+    from noetl.runtime.service import Stopping
+    from noetl.runtime.settings import Settings
+    from noetl.runtime.wiring import Runtime
+
+host_option = click.option("--host", help="Address to listen on; default: the setting server.host.")
+port_option = click.option("--port", type=click.IntRange(0, 65_535), help="Port; default: the setting server.port.")
+
+
+@click.command()
+@host_option
+@port_option
+@click.option("--workers-slots", "slots", type=click.IntRange(0), default=0, show_default=True,
+              help="Slots of a worker in this process; 0 starts none.")  # fmt: skip
+@click.pass_context
+def server(ctx: click.Context, host: str | None, port: int | None, slots: int) -> None:
+    """Serve the REST API, decide what happens next and keep the projections, until SIGTERM or Ctrl-C.
+
+    The first signal finishes what is under way, the second stops at once. Any other address than the loopback is
+    refused as long as the organization has no API token. Workers are processes of their own: `noetl worker`.
+
+    \b
+    Examples:
+      noetl server
+      noetl server --port 0 --workers-slots 8
+      noetl server --host 0.0.0.0 --port 8082
+    """
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.service import run_role
+
+    settings = load_settings()
+
+    def start(stopping: Stopping) -> AbstractAsyncContextManager[object]:
+        return open_server(settings, stopping, host=host, port=port, slots=slots)
+
+    ctx.exit(run_role(start, tell))
+
+
+def tell(sentence: str) -> None:
+    """Say something to the operator at once, also where output goes to a file."""
+    click.echo(sentence)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A server that takes requests."""
+
+    url: str
+    runtime: Runtime
+    engine: Engine
+    catalog: Catalog
+
+
+@asynccontextmanager
+async def open_server(
+    settings: Settings,
+    stopping: Stopping,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    slots: int = 0,
+    said: Callable[[str], None] = tell,
+) -> AsyncIterator[Serving]:
+    """Serve for the time of the block; at its end the worker finishes first, then requests, then everything else."""
+    from noetl.api.app import make_app
+    from noetl.api.serve import serve
+    from noetl.runtime.engine import open_engine
+    from noetl.runtime.service import ended_early
+    from noetl.runtime.wiring import open_runtime
+
+    chosen = settings.server
+    address, number = host or chosen.host, chosen.port if port is None else port
+    async with AsyncExitStack() as stack:
+        # People's reads have connections of their own, so that they and the workers never wait for each other.
+        people = await stack.enter_async_context(open_runtime(settings))
+        runtime = await stack.enter_async_context(open_runtime(settings))
+        engine = await stack.enter_async_context(open_engine(runtime))
+        projector = runtime.projector()
+        await projector.start()
+        stack.push_async_callback(projector.stop)
+        required, configured = await _admission(people, address)
+        services = _services(people, runtime, engine, auth_required=required)
+        listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        serving = asyncio.get_running_loop().create_task(
+            serve(make_app(services), address, number, auth_configured=configured, ready=listening.set_result)
+        )
+        stack.push_async_callback(_ended, serving)
+        await asyncio.wait((serving, listening), return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            listening.cancel()
+            await serving
+        ended_early(serving, stopping, "the API")
+        if slots:
+            await stack.enter_async_context(worker_here(runtime, engine, slots))
+        shown = f"[{address}]" if ":" in address else address
+        url = f"http://{shown}:{listening.result()}"
+        said(f"listening on {url}")
+        yield Serving(url, runtime, engine, services.catalog)
+
+
+@asynccontextmanager
+async def worker_here(runtime: Runtime, engine: Engine, slots: int) -> AsyncIterator[None]:
+    """Run a worker on the database itself for the time of the block; at its end it finishes what it has begun."""
+    from noetl.runtime.engine import open_worker, producer_of
+    from noetl.runtime.service import registered
+
+    own, name = runtime.settings.worker, producer_of(runtime, "worker")
+    async with (
+        registered(runtime, name, slots=slots, pool=own.pool, every_seconds=own.register_seconds),
+        open_worker(runtime, engine.dispatch(runtime.scope), slots=slots, name=name),
+    ):
+        yield
+
+
+async def _ended(serving: asyncio.Task[None]) -> None:
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+
+
+async def _admission(people: Runtime, address: str) -> tuple[bool, bool]:
+    """Tell whether requests must carry tokens, and whether there are any to carry."""
+    from datetime import UTC, datetime
+
+    from noetl.api.serve import is_loopback
+    from noetl.credentials.tokens import ApiTokens
+
+    now = datetime.now(UTC)
+    live = any(token.state(now) == "live" for token in await ApiTokens(people.database).list(people.scope))
+    wanted = people.settings.server.require_tokens
+    required = (live or not is_loopback(address)) if wanted is None else wanted
+    return required, required and live
+
+
+def _services(people: Runtime, runtime: Runtime, engine: Engine, *, auth_required: bool) -> Services:
+    from noetl import __version__
+    from noetl.api.services import Services
+    from noetl.catalog.playbooks import Catalog
+    from noetl.credentials.tokens import ApiTokens
+    from noetl.execute.tools.registry import known_kinds
+    from noetl.runtime.engine import producer_of
+    from noetl.runtime.telemetry import Metrics
+
+    metrics = Metrics(__version__, database=runtime.database)
+    metrics.watch_republished(lambda: engine.reaper.republished)
+    producer, kinds = producer_of(people, "server"), tuple(sorted(known_kinds()))
+    return Services(
+        engine=engine,
+        database=people.database,
+        worker_database=runtime.database,
+        ledger=people.ledger,
+        history=people.history,
+        catalog=Catalog(people.database, people.ledger, people.payloads, people.ids.mint, producer, kinds),
+        payloads=people.payloads,
+        replay=people.replay,
+        verifier=people.verifier,
+        credentials=_credentials(people),
+        tokens=ApiTokens(people.database),
+        metrics=metrics,
+        mint=people.ids.mint,
+        producer=producer,
+        version=__version__,
+        auth_required=auth_required,
+        default_scope=people.scope,
+    )
+
+
+def _credentials(people: Runtime) -> CredentialStore | None:
+    """Return the store of credentials, or None where no master key is configured."""
+    import logging
+
+    from noetl.credentials.store import CredentialStore
+    from noetl.errors import ConfigError
+    from noetl.runtime.secrets import open_keyring
+
+    try:
+        return CredentialStore(people.database, open_keyring(people.settings))
+    except ConfigError as problem:
+        logging.getLogger(__name__).warning("credentials cannot be kept: %s", problem.message)
+        return None

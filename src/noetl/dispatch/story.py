@@ -1,0 +1,134 @@
+"""What the events of one execution tell, laid out by step, command, stage and frame: events go in, in order, and stay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from noetl.model.catalogue import ENDING
+from noetl.model.event import Event
+from noetl.model.stream import execution_stream
+from noetl.plan.state import State, evolve
+
+LOST = frozenset({"command.abandoned", "frame.abandoned", "loop.shard.abandoned"})
+TRIED = frozenset({"command.attempt_failed", "frame.attempt_failed", "loop.shard.attempt_failed"})
+DISPATCHED = frozenset({"frame.dispatched", "loop.shard.enqueued"})
+COMMITTED = frozenset({"frame.committed", "loop.shard.done"})
+FRAME_FAILED = frozenset({"frame.failed", "loop.shard.failed"})
+
+
+@dataclass
+class Command:
+    """One command: how it was issued, who had it, how it ended."""
+
+    issued: Event
+    leases: list[Event] = field(default_factory=list)
+    """Everything that happened to its lease, in order."""
+    ended: Event | None = None
+
+    @property
+    def holder(self) -> Event | None:
+        """The event by which somebody holds it now, if anybody does."""
+        last = self.leases[-1] if self.leases else self.issued
+        return last if self.ended is None and "worker" in last.meta and last.event_type not in LOST | TRIED else None
+
+
+@dataclass
+class Run:
+    """One activation of a step."""
+
+    number: int
+    began: Event
+    """That it was entered, or skipped."""
+    arrivals: list[tuple[Event, int]]
+    """The exits that led here, each with the number of its arc."""
+    commands: list[Command] = field(default_factory=list)
+    exited: Event | None = None
+
+
+@dataclass
+class Stage:
+    """What came of a stage's frames so far."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    """frames, committed, failed, lost, tried; rows and failed_rows."""
+    open: dict[int, Event] = field(default_factory=dict)
+    """The last event of every frame that has not ended."""
+
+
+class Story:
+    """One execution's events, told."""
+
+    def __init__(self, execution_id: int, frame_id: int | None = None) -> None:
+        self.execution_id = execution_id
+        self.state = State(execution_id=execution_id)
+        self.requested: Event | None = None
+        self.ended: Event | None = None
+        self.runs: dict[str, list[Run]] = {}
+        self.commands: dict[str, Command] = {}
+        self.stages: dict[int, Stage] = {}
+        self.waiting: dict[str, list[tuple[Event, int]]] = {}
+        """By step, the exits that lead to it and that it has not begun for."""
+        self.frame: list[Event] = []
+        """The events of the frame that was asked for."""
+        self.last: Event | None = None
+        self._frame_id = frame_id
+
+    def add(self, event: Event) -> None:
+        """Take the next event."""
+        self.last = event
+        kind = event.event_type
+        if event.stream_id == execution_stream(event.stream.scope, self.execution_id).stream_id:
+            self.state = evolve(self.state, event)
+        if event.frame_id is not None:
+            self._add_frame(event, event.frame_id)
+        elif kind == "execution.requested":
+            self.requested = event
+        elif kind in ENDING:
+            self.ended = event
+        elif kind in ("step.entered", "step.skipped"):
+            step = event.node_name or ""
+            arrivals = self.waiting.pop(step, [])
+            self.runs.setdefault(step, []).append(Run(event.meta.get("run", 1), event, arrivals))
+        elif kind == "step.exited":
+            self._add_exit(event)
+        elif event.command_id is not None:
+            self._add_command(event, event.command_id)
+
+    def _add_exit(self, event: Event) -> None:
+        if runs := self.runs.get(event.node_name or ""):
+            runs[-1].exited = event
+        if event.meta.get("fails"):
+            self.waiting.clear()
+        for arc, target in event.meta.get("taken", ()):
+            self.waiting.setdefault(target, []).append((event, arc))
+
+    def _add_command(self, event: Event, command_id: str) -> None:
+        if event.event_type == "command.issued":
+            command = self.commands[command_id] = Command(event)
+            if runs := self.runs.get(event.node_name or ""):
+                runs[-1].commands.append(command)
+        elif (known := self.commands.get(command_id)) is None:
+            return
+        elif event.event_type in ("command.completed", "command.failed"):
+            known.ended = event
+        else:
+            known.leases.append(event)
+
+    def _add_frame(self, event: Event, frame_id: int) -> None:
+        if frame_id == self._frame_id:
+            self.frame.append(event)
+        stage = self.stages.setdefault(event.stage_id or 0, Stage())
+        kind, rows = event.event_type, event.meta.get("row_count", 0)
+        if kind in DISPATCHED:
+            stage.counts["frames"] += event.meta.get("attempt") == 1
+        stage.open[frame_id] = event
+        stage.counts["lost"] += kind in LOST
+        stage.counts["tried"] += kind in TRIED
+        if kind in COMMITTED:
+            failed = event.meta.get("failed_count", 0)
+            stage.counts.update({"committed": 1, "rows": rows - failed, "failed_rows": failed})
+        elif kind in FRAME_FAILED:
+            stage.counts.update({"failed": 1, "failed_rows": rows})
+        if kind in COMMITTED | FRAME_FAILED:
+            del stage.open[frame_id]

@@ -1,0 +1,55 @@
+"""Engine and worker on short leases, for tests that kill, pause and replace the processes that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from noetl.dispatch.engine import Engine
+from noetl.execute.tools.registry import known_kinds
+from noetl.runtime.engine import open_worker, producer_of
+from noetl.runtime.settings import Settings
+from noetl.runtime.wiring import Runtime, open_runtime
+
+LEASE_SECONDS = 2.0
+REAP_SECONDS = 0.2
+IDLE_SECONDS = 0.5
+"""How long an execution may stand still before it is pushed on."""
+
+
+@dataclass(frozen=True)
+class Driven:
+    """One process's engine and what it is connected to."""
+
+    runtime: Runtime
+    engine: Engine
+
+
+@asynccontextmanager
+async def open_short_leased(
+    url: str, home: Path, *, slots: int = 0, reaps: bool = False, role: str = "test"
+) -> AsyncIterator[Driven]:
+    """Give an engine on a database, with a worker if it has slots, and with a reaper if asked for."""
+    settings = Settings.model_validate({"runtime": {"home": str(home)}, "database": {"url": url}})
+    async with AsyncExitStack() as stack:
+        runtime = await stack.enter_async_context(open_runtime(settings))
+        engine = Engine(
+            runtime.database,
+            runtime.ledger,
+            runtime.payloads,
+            runtime.ids.mint,
+            runtime.ids.mint_many,
+            producer_of(runtime, role),
+            kinds=tuple(sorted(known_kinds())),
+            reap_every_seconds=REAP_SECONDS,
+            idle_seconds=IDLE_SECONDS,
+            command_lease_seconds=LEASE_SECONDS,
+        )
+        stack.push_async_callback(engine.close)
+        if reaps:
+            engine.reaper.start()
+        if slots:
+            await stack.enter_async_context(open_worker(runtime, engine.dispatch(runtime.scope), slots=slots))
+        yield Driven(runtime, engine)

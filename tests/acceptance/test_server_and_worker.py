@@ -1,0 +1,195 @@
+"""`noetl server`, `noetl worker` and `noetl dev` as processes: work done over HTTP and on the database, and their ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Noetl = Callable[..., tuple[int, str, str]]
+Begin = Callable[..., "subprocess.Popen[str]"]
+
+pytestmark = pytest.mark.service
+
+HELLO = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: hello, path: demo/hello}
+workload: {name: world, seconds: 0}
+workflow:
+  - step: greet
+    tool:
+      kind: shell
+      command: "sleep {{ workload.seconds }}; echo hello {{ workload.name }}"
+    next: {arcs: [{step: each}]}
+  - step: each
+    loop: {in: "{{ range(3) }}", iterator: item, spec: {mode: parallel, max_in_flight: 2}}
+    tool: {kind: noop}
+"""
+
+
+@pytest.fixture
+def begin(noetl: Noetl, tmp_path: Path) -> Iterator[Begin]:
+    """Starts roles in processes of their own; none outlives the test."""
+    started: list[subprocess.Popen[str]] = []
+    (tmp_path / "hello.yaml").write_text(HELLO)
+
+    def begun(*arguments: str, **environ: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "noetl", *arguments]
+        log = (tmp_path / f"{len(started)}.log").open("w")
+        with log:
+            process = subprocess.Popen(
+                command, cwd=tmp_path, env=dict(os.environ) | environ, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        started.append(process)
+        return process
+
+    yield begun
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    """Return the next line a process prints."""
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def call(url: str, body: Any = None, token: str | None = None) -> Any:
+    """Call a route and return its JSON."""
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=30) as answer:
+        return json.load(answer)
+
+
+def ended(noetl: Noetl, execution_id: str) -> dict[str, Any]:
+    """Wait for an execution's end and return what it came to."""
+    noetl("events", execution_id, "--follow")
+    facts: dict[str, Any] = json.loads(noetl("executions", "show", execution_id, "--json")[1])
+    return facts
+
+
+@pytest.mark.parametrize("remote", [True, False], ids=["over HTTP", "on the database"])
+def test_a_worker_does_what_is_asked_over_http_and_finishes_it_when_it_is_told_to_stop(
+    remote: bool, noetl: Noetl, begin: Begin
+) -> None:
+    server = begin("server", "--port", "0")
+    url = line(server).removeprefix("listening on ")
+    worker = begin("worker", "--slots", "2", *(["--server", url] if remote else []))
+    assert line(worker) == f"working with 2 slots {f'for {url}' if remote else 'on the database'}"
+    assert noetl("catalog", "register", "hello.yaml")[0] == 0
+    started = call(f"{url}/api/execute", {"path": "demo/hello", "payload": {"name": "moon"}})
+    assert started["workload"] == {"name": "moon", "seconds": 0}
+    facts = ended(noetl, started["execution_id"])
+    assert (facts["status"], facts["error"]) == ("COMPLETED", None)
+    assert facts["results"]["greet"]["data"]["stdout"].strip() == "hello moon"
+    assert [(step["step"], step["done"]) for step in facts["steps"]] == [("greet", 0), ("each", 3)]
+
+    slow = call(f"{url}/api/execute", {"path": "demo/hello", "payload": {"seconds": 1}})["execution_id"]
+    noetl("events", slow, "--type", "command.claimed", "--limit", "1", "--follow")
+    worker.send_signal(signal.SIGTERM)
+    assert line(worker) == "SIGTERM: finishing what is under way; once more stops at once"
+    assert worker.wait(30) == 0
+    states = {
+        step["step"]: step["status"] for step in json.loads(noetl("executions", "show", slow, "--json")[1])["steps"]
+    }
+    assert states == {"greet": "completed", "each": "running"}, "it finished its command and took nothing new"
+    server.send_signal(signal.SIGINT)
+    assert server.wait(30) == 0
+
+
+def test_a_second_signal_stops_at_once(noetl: Noetl, begin: Begin) -> None:
+    server = begin("server", "--port", "0", "--workers-slots", "2")
+    url = line(server).removeprefix("listening on ")
+    noetl("catalog", "register", "hello.yaml")
+    slow = call(f"{url}/api/execute", {"path": "demo/hello", "payload": {"seconds": 60}})["execution_id"]
+    noetl("events", slow, "--type", "command.claimed", "--limit", "1", "--follow")
+    server.send_signal(signal.SIGTERM)
+    assert line(server).startswith("SIGTERM: finishing")
+    server.send_signal(signal.SIGTERM)
+    assert line(server) == "SIGTERM: stopping at once"
+    assert server.wait(30) == 1
+    assert json.loads(noetl("executions", "show", slow, "--json")[1])["status"] == "RUNNING"
+
+
+def test_with_a_token_a_server_admits_only_those_who_carry_one(noetl: Noetl, begin: Begin) -> None:
+    made = {
+        role: json.loads(noetl("credentials", "token", "create", "--name", role, "--role", role, "--json")[1])["token"]
+        for role in ("writer", "worker")
+    }
+    server = begin("server", "--port", "0")
+    url = line(server).removeprefix("listening on ")
+    noetl("catalog", "register", "hello.yaml")
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        call(f"{url}/api/execute", {"path": "demo/hello"})
+    refused = begin("worker", "--server", url)
+    assert refused.wait(30) == 1
+    worker = begin("worker", "--server", url, NOETL_WORKER__TOKEN=made["worker"])
+    assert line(worker) == f"working with 16 slots for {url}"
+    started = call(f"{url}/api/execute", {"path": "demo/hello"}, made["writer"])
+    assert ended(noetl, started["execution_id"])["status"] == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["server", "--host", "0.0.0.0", "--port", "0"], 2, "error: refusing to listen on 0.0.0.0 without tokens"),
+        (["worker", "--server", "http://127.0.0.1:1"], 3, "error: the server at http://127.0.0.1:1 does not answer"),
+    ],
+)
+def test_a_role_that_cannot_start_says_why(arguments: list[str], code: int, said: str, noetl: Noetl) -> None:
+    found = noetl(*arguments)
+    assert found[0] == code
+    assert said in found[2]
+    assert "Traceback" not in found[2]
+
+
+def test_a_port_that_is_taken_is_told_about(noetl: Noetl) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, _, errors = noetl("server", "--port", port)
+    assert code == 3
+    assert f"error: cannot listen on 127.0.0.1:{port}" in errors
+
+
+def test_dev_registers_playbooks_as_they_change_and_runs_them(noetl: Noetl, begin: Begin, tmp_path: Path) -> None:
+    file = tmp_path / "hello.yaml"
+    (tmp_path / "other.yaml").write_text("something: else\n")
+    dev = begin("dev", "--port", "0", str(tmp_path))
+    url = line(dev).removeprefix("listening on ")
+    assert line(dev) == f"{file}: registered as demo/hello version 1"
+    file.write_text(HELLO.replace("world", "moon"))
+    assert line(dev) == f"{file}: registered as demo/hello version 2"
+    file.write_text(HELLO.replace("step: each}", "step: eech}"))
+    assert line(dev).startswith(f"{file}:10:")
+    started = call(f"{url}/api/execute", {"path": "demo/hello"})
+    assert started["workload"]["name"] == "moon"
+    assert ended(noetl, started["execution_id"])["status"] == "COMPLETED"
+    dev.send_signal(signal.SIGINT)
+    assert dev.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    "command", ["run", "dev", "server", "worker", "executions rerun", "catalog register", "schema playbook"]
+)
+def test_every_command_shows_examples(command: str, noetl: Noetl) -> None:
+    code, output, _ = noetl(*command.split(), "--help")
+    assert code == 0
+    assert f"noetl {command}" in output.split("Examples:")[1]
+
+
+def test_the_schema_of_playbooks_is_printed(noetl: Noetl) -> None:
+    schema = json.loads(noetl("schema", "playbook")[1])
+    assert schema["$schema"].endswith("2020-12/schema")
+    assert "shell_task" in schema["$defs"]

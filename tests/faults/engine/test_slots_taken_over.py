@@ -1,0 +1,109 @@
+"""A slot that changes hands takes its frame with it: whoever gets the slot gets the rows its former holder left undone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.faults.engine.ground import Ground, until
+from tests.faults.engine.playbooks import FRAME_ROWS, ROWS, collection, playbook
+
+from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
+from noetl.dispatch.local import LocalDispatch
+from noetl.errors import LeaseLost, NoetlError
+from noetl.plan.trigger import CommandEnded
+
+pytestmark = [pytest.mark.service, pytest.mark.fault]
+
+SLOT = playbook("slot", collection("each", None, slots=1))
+LONG = playbook("long", collection("each", None, slots=1, frame=f"{{max_rows: {FRAME_ROWS}, lease_seconds: 600}}"))
+
+
+async def slot_of(ground: Ground, playbook_text: str) -> tuple[LocalDispatch, CommandGrant, FrameGrant]:
+    """Start a loop of one slot, claim it and its first frame."""
+    await ground.start(playbook_text)
+    dispatch = ground.engine.dispatch(ground.scope)
+    (grant,) = await dispatch.claim("first", 1, 0)
+    frame = await dispatch.next_frame(grant, "first")
+    assert frame is not None
+    return dispatch, grant, frame
+
+
+async def work_off(dispatch: LocalDispatch, grant: CommandGrant, worker: str) -> list[tuple[int, int]]:
+    """Work off all frames of a slot, end it, and return where each began and its attempt."""
+    seen = []
+    frame = await dispatch.next_frame(grant, worker)
+    while frame is not None:
+        seen.append((frame.first_index, frame.attempt))
+        report = FrameReport(row_count=frame.row_count)
+        frame = await dispatch.commit_frame(grant, frame, report, worker=worker, take_next=True)
+    report = CommandEnded(command_id=grant.command_id, attempt=grant.attempt, status="ok")
+    await dispatch.complete(grant, report, worker=worker, take_next=False)
+    return seen
+
+
+async def assert_all_rows(ground: Ground, execution_id: int) -> None:
+    state = await ground.finished(execution_id)
+    assert (state.status, state.results["each"].data["completed"]) == ("COMPLETED", ROWS)
+    await ground.assert_clean()
+
+
+async def test_a_slot_whose_lease_ran_out_before_its_frames_did_gives_the_frame_up_with_it(ground: Ground) -> None:
+    dispatch, grant, frame = await slot_of(ground, SLOT)
+
+    async def taken_back() -> int:
+        # The frame's lease goes on, as if it had been granted long after the slot's.
+        await dispatch.heartbeat([frame.lease])
+        return await ground.engine.reaper.sweep()
+
+    await until(taken_back, "a slot taken back")
+    (again,) = await dispatch.claim("second", 1, 0)
+    every = list(range(0, ROWS, FRAME_ROWS))
+    assert await work_off(dispatch, again, "second") == [(0, 2), *((first, 1) for first in every[1:])]
+    with pytest.raises(LeaseLost):
+        await dispatch.commit_frame(grant, frame, FrameReport(row_count=3), worker="first", take_next=False)
+    await assert_all_rows(ground, grant.execution_id)
+
+
+async def test_a_slot_that_is_given_back_gives_its_frame_back(ground: Ground) -> None:
+    dispatch, grant, _ = await slot_of(ground, LONG)
+    await dispatch.give_back(grant, "the database was away", delay_seconds=0)
+    (again,) = await dispatch.claim("second", 1, 0)
+    assert (await work_off(dispatch, again, "second"))[0] == (0, 2)
+    await assert_all_rows(ground, grant.execution_id)
+
+
+async def test_a_slot_that_was_taken_away_gets_no_frame_any_more(ground: Ground) -> None:
+    dispatch, grant, _ = await slot_of(ground, SLOT)
+    await until(ground.engine.reaper.sweep, "a slot taken back")
+    (again,) = await dispatch.claim("second", 1, 0)
+    with pytest.raises(LeaseLost):
+        await dispatch.next_frame(grant, "first")
+    await work_off(dispatch, again, "second")
+    await assert_all_rows(ground, grant.execution_id)
+
+
+async def test_a_loop_does_not_end_while_a_frame_of_it_is_open(ground: Ground) -> None:
+    """A frame that was lost while its slot was kept is nobody's for a while, and its rows are not forgotten."""
+    dispatch, grant, frame = await slot_of(ground, LONG)
+    (held,) = await asyncio.gather(work_but_the_first(dispatch, grant))
+    assert held == ROWS - FRAME_ROWS
+    report = CommandEnded(command_id=grant.command_id, attempt=grant.attempt, status="ok")
+    with pytest.raises(NoetlError) as refused:
+        await dispatch.complete(grant, report, worker="first", take_next=False)
+    assert refused.value.disposition == "transient"
+    await dispatch.give_back(grant, refused.value.message, delay_seconds=0)
+    (again,) = await dispatch.claim("second", 1, 0)
+    assert await work_off(dispatch, again, "second") == [(frame.first_index, 2)]
+    await assert_all_rows(ground, grant.execution_id)
+
+
+async def work_but_the_first(dispatch: LocalDispatch, grant: CommandGrant) -> int:
+    """Work off the frames a slot is given, and return how many rows they had."""
+    rows = 0
+    frame = await dispatch.next_frame(grant, "first")
+    while frame is not None:
+        rows += frame.row_count
+        report = FrameReport(row_count=frame.row_count)
+        frame = await dispatch.commit_frame(grant, frame, report, worker="first", take_next=True)
+    return rows

@@ -1,0 +1,210 @@
+"""The same work through the engine itself and over HTTP: a worker cannot tell which one it talks to."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server
+
+from noetl.dispatch.engine import Engine
+from noetl.dispatch.grants import Child, CommandGrant, FrameGrant, FrameReport
+from noetl.dispatch.port import Dispatch
+from noetl.dispatch.remote import RemoteDispatch
+from noetl.errors import Conflict, LeaseLost, NotFound
+from noetl.model.ids import parse_id
+from noetl.payloads.memory import MemoryPayloadStore
+from noetl.plan.trigger import CommandEnded
+
+CURSOR = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: drain, path: tests/drain}
+workflow:
+  - step: drain
+    loop:
+      cursor: {kind: postgres, auth: pg, claim: "UPDATE job SET taken = true RETURNING id"}
+      iterator: job
+      spec: {mode: cursor, max_in_flight: 1, frame: {max_rows: 10}}
+    tool: {kind: python, code: "def main(x):\\n    return x", input: {x: "{{ iter.job.id }}"}}
+"""
+
+
+@pytest.fixture(params=["local", "remote"])
+async def dispatch(request: pytest.FixtureRequest, server: Server, engine: Engine) -> AsyncIterator[Dispatch]:
+    """The dispatch under test."""
+    if request.param == "local":
+        yield engine.dispatch(HOME)
+        return
+    remote = RemoteDispatch(server.url, patience_seconds=5.0)
+    yield remote
+    await remote.close()
+
+
+def done(grant: CommandGrant, data: object = None, status: str = "ok") -> CommandEnded:
+    """Report a command as done."""
+    return CommandEnded(command_id=grant.command_id, attempt=grant.attempt, status=status, data=data)  # type: ignore[arg-type]
+
+
+async def started(server: Server, source: str, path: str) -> int:
+    """Register and start."""
+    await server.register(source)
+    return parse_id(await server.start(path))
+
+
+async def claimed(dispatch: Dispatch) -> CommandGrant:
+    """Claim one command."""
+    (grant,) = await dispatch.claim("w1", 1, 5.0)
+    return grant
+
+
+async def test_a_command_is_claimed_completed_and_the_next_one_taken(server: Server, dispatch: Dispatch) -> None:
+    execution_id = await started(server, TWO_STEPS, "tests/two")
+    first = await claimed(dispatch)
+    assert (first.execution_id, first.step, first.attempt) == (execution_id, "first", 1)
+    assert first.context.workload["size"] == 3
+    assert (await dispatch.playbook(first.catalog_id)).path == "tests/two"
+    second = await dispatch.complete(first, done(first, {"size": 3}), worker="w1", take_next=True)
+    assert second is not None
+    assert (second.step, second.context.ctx) == ("second", {"seen": 3})
+    assert second.context.results["first"].data == {"size": 3}
+    assert await dispatch.complete(second, done(second, 1), worker="w1", take_next=True) is None
+    assert (await server.call("GET", f"/api/executions/{execution_id}"))["status"] == "COMPLETED"
+
+
+async def test_a_claim_waits_for_work(server: Server, dispatch: Dispatch) -> None:
+    assert await dispatch.claim("w1", 3, 0.0) == []
+    waiting = asyncio.create_task(dispatch.claim("w1", 3, 20.0))
+    await started(server, TWO_STEPS, "tests/two")
+    (grant,) = await waiting
+    assert grant.step == "first"
+
+
+async def test_what_is_given_back_is_handed_out_again(server: Server, dispatch: Dispatch) -> None:
+    await started(server, TWO_STEPS, "tests/two")
+    first = await claimed(dispatch)
+    await dispatch.give_back(first, "the node goes away", delay_seconds=0)
+    again = await claimed(dispatch)
+    assert (again.command_id, again.attempt) == (first.command_id, 2)
+    assert again.token != first.token
+
+
+async def test_a_lost_lease_is_told_and_nothing_is_written(server: Server, dispatch: Dispatch) -> None:
+    execution_id = await started(server, TWO_STEPS, "tests/two")
+    first = await claimed(dispatch)
+    assert await dispatch.heartbeat([first.lease]) == []
+    await dispatch.give_back(first, "goes away", delay_seconds=0)
+    again = await claimed(dispatch)
+    assert await dispatch.heartbeat([first.lease, again.lease]) == [first.lease]
+    with pytest.raises(LeaseLost):
+        await dispatch.complete(first, done(first), worker="w1", take_next=False)
+    stolen = msgspec.structs.replace(again, token=str(uuid.uuid4()))
+    with pytest.raises(LeaseLost):
+        await dispatch.give_back(stolen, "not mine", delay_seconds=0)
+    assert (await server.call("GET", f"/api/executions/{execution_id}"))["active_steps"] == ["first"]
+
+
+async def test_a_completed_command_cannot_be_completed_by_another_lease(server: Server, dispatch: Dispatch) -> None:
+    await started(server, TWO_STEPS, "tests/two")
+    first = await claimed(dispatch)
+    await dispatch.complete(first, done(first, {"size": 3}), worker="w1", take_next=False)
+    with pytest.raises(LeaseLost):
+        await dispatch.complete(
+            msgspec.structs.replace(first, token=str(uuid.uuid4())), done(first), worker="w2", take_next=False
+        )
+
+
+async def test_a_loop_is_worked_off_frame_by_frame(
+    server: Server, dispatch: Dispatch, payloads: MemoryPayloadStore
+) -> None:
+    execution_id = await started(server, LOOP, "tests/loop")
+    slot = await claimed(dispatch)
+    assert slot.loop is not None
+    assert (slot.loop.total, slot.loop.mode) == (5, "parallel")
+    frame = await dispatch.next_frame(slot, "w1")
+    windows = []
+    while frame is not None:
+        windows.append((frame.first_index, frame.row_count))
+        assert await dispatch.heartbeat([frame.lease]) == []
+        await dispatch.checkpoint(frame, {"done": 1})
+        report = FrameReport(row_count=frame.row_count, ctx_writes={"last": frame.first_index})
+        frame = await dispatch.commit_frame(slot, frame, report, worker="w1", take_next=True)
+    assert windows == [(0, 2), (2, 2), (4, 1)]
+    assert await dispatch.loop_ctx(slot) == {"last": 4}
+    assert await dispatch.complete(slot, done(slot), worker="w1", take_next=True) is None
+    assert (await server.call("GET", f"/api/executions/{execution_id}"))["status"] == "COMPLETED"
+
+
+async def test_a_failed_frame_is_tried_again_by_another(server: Server, dispatch: Dispatch) -> None:
+    await started(server, LOOP, "tests/loop")
+    slot = await claimed(dispatch)
+    frame = await _frame(dispatch, slot)
+    await dispatch.checkpoint(frame, {"done": 1})
+    await dispatch.fail_frame(frame, {"kind": "unknown", "message": "broke"}, max_attempts=3, worker="w1")
+    again = await _frame(dispatch, slot)
+    assert (again.frame_id, again.attempt, again.checkpoint) == (frame.frame_id, 2, {"done": 1})
+    with pytest.raises(LeaseLost):
+        await dispatch.commit_frame(slot, frame, FrameReport(row_count=2), worker="w1", take_next=True)
+    with pytest.raises(LeaseLost):
+        await dispatch.checkpoint(frame, {"done": 2})
+    assert await dispatch.heartbeat([frame.lease]) == [frame.lease]
+
+
+async def test_rows_claimed_elsewhere_become_a_frame(
+    server: Server, dispatch: Dispatch, payloads: MemoryPayloadStore
+) -> None:
+    await started(server, CURSOR, "tests/drain")
+    slot = await claimed(dispatch)
+    rows = await payloads.store(HOME, b'[{"id":1},{"id":2}]', "application/json", rows=2)
+    first = await dispatch.dispatch_rows(slot, "w1", rows, 2)
+    second = await dispatch.dispatch_rows(slot, "w1", rows, 2)
+    assert [(one.first_index, one.row_count, one.rows_ref) for one in (first, second)] == [(0, 2, rows), (2, 2, rows)]
+    await dispatch.give_back(slot, "goes away", delay_seconds=0)
+    with pytest.raises(LeaseLost):
+        await dispatch.dispatch_rows(slot, "w1", rows, 2)
+    # The frame is still this worker's, and counts.
+    assert await dispatch.commit_frame(slot, first, FrameReport(row_count=2), worker="w1", take_next=False) is None
+
+
+async def test_a_child_runs_once_and_its_end_comes_back(server: Server, dispatch: Dispatch) -> None:
+    await started(server, LOOP, "tests/loop")
+    slot = await claimed(dispatch)
+    await server.register(TWO_STEPS)
+    child = Child(path="tests/two", version=None, payload={"size": 7}, return_step="first", key="row/1")
+    running = asyncio.create_task(dispatch.run_child(slot, child))
+    first = await claimed(dispatch)
+    second = await dispatch.complete(first, done(first, {"size": 7}), worker="w1", take_next=True)
+    assert second is not None
+    await dispatch.complete(second, done(second, 1), worker="w1", take_next=False)
+    end = await running
+    assert (end.execution_id, end.status, end.data) == (first.execution_id, "COMPLETED", {"size": 7})
+    assert await dispatch.run_child(slot, child) == end
+
+
+async def test_a_child_that_does_not_exist_is_told(server: Server, dispatch: Dispatch) -> None:
+    await started(server, LOOP, "tests/loop")
+    slot = await claimed(dispatch)
+    child = Child(path="tests/none", version=None, payload={}, return_step=None, key="row/1")
+    with pytest.raises(NotFound):
+        await dispatch.run_child(slot, child)
+    with pytest.raises(NotFound):
+        await dispatch.playbook("tests/none")
+
+
+async def test_a_cancelled_execution_takes_its_work_back(server: Server, dispatch: Dispatch) -> None:
+    execution_id = await started(server, LOOP, "tests/loop")
+    slot = await claimed(dispatch)
+    frame = await _frame(dispatch, slot)
+    await server.call("POST", f"/api/executions/{execution_id}/cancel", status=200)
+    assert set(await dispatch.heartbeat([slot.lease, frame.lease])) == {slot.lease, frame.lease}
+    with pytest.raises(Conflict):
+        await dispatch.commit_frame(slot, frame, FrameReport(row_count=2), worker="w1", take_next=False)
+
+
+async def _frame(dispatch: Dispatch, slot: CommandGrant) -> FrameGrant:
+    frame = await dispatch.next_frame(slot, "w1")
+    assert frame is not None
+    return frame

@@ -1,0 +1,190 @@
+"""The other nouns over the API: catalog, credentials, events, workers, stages, replay, results."""
+
+from __future__ import annotations
+
+from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server
+
+from noetl.dispatch.grants import FrameReport
+from noetl.payloads.memory import MemoryPayloadStore
+from noetl.plan.trigger import CommandEnded
+
+
+async def test_a_playbook_is_registered_listed_removed_and_restored(server: Server) -> None:
+    first = await server.call("POST", "/api/catalog/register", {"content": TWO_STEPS}, status=201)
+    again = await server.call("POST", "/api/catalog/register", {"content": TWO_STEPS}, status=200)
+    assert (first["created"], again["created"], again["catalog_id"]) == (True, False, first["catalog_id"])
+    second = await server.register(TWO_STEPS.replace("size: 3", "size: 4"))
+    await server.register(LOOP)
+    assert second["version"] == 2
+    listed = await server.call("POST", "/api/catalog/list", {"prefix": "tests/", "limit": 1}, status=200)
+    assert ([one["path"] for one in listed["entries"]], listed["next_after"]) == (["tests/loop"], "tests/loop")
+    rest = await server.call("POST", "/api/catalog/list", {"after": "tests/loop"}, status=200)
+    assert ([one["version"] for one in rest["entries"]], rest["next_after"]) == ([2], None)
+    await server.call("POST", "/api/catalog/delete", {"path": "tests/two", "version": 2}, status=200)
+    assert (await server.call("GET", "/api/catalog/tests/two", status=200))["version"] == 1
+    await server.call("POST", "/api/catalog/restore", {"path": "tests/two", "version": 2}, status=200)
+    newest = await server.call("GET", "/api/catalog/tests/two", status=200)
+    assert (newest["version"], "size: 4" in newest["content"]) == (2, True)
+    assert (await server.call("GET", "/api/catalog/tests/two?version=1", status=200))["version"] == 1
+    assert (await server.call("GET", f"/api/catalog/{first['catalog_id']}", status=200))["version"] == 1
+    versions = await server.call("POST", "/api/catalog/resource", {"path": "tests/two"}, status=200)
+    assert [one["version"] for one in versions["versions"]] == [1, 2]
+    await server.call("POST", "/api/catalog/resource", {"path": "tests/none"}, status=404)
+
+
+async def test_a_form_can_be_made_from_a_workload(server: Server) -> None:
+    await server.register(TWO_STEPS)
+    answer = await server.call("GET", "/api/catalog/tests/two/ui_schema", status=200)
+    assert answer["schema"]["properties"] == {
+        "size": {"type": "integer", "default": 3},
+        "nested": {"type": "object", "default": {"a": 1, "b": 2}},
+    }
+
+
+async def test_values_of_credentials_never_come_out_but_for_workers(
+    guarded: Server, bearers: dict[str, dict[str, str]]
+) -> None:
+    body = {"name": "db", "type": "postgres", "data": {"user": "u", "password": "hunter2", "host": "h", "db_name": "d"}}
+    kept = await guarded.call("POST", "/api/credentials", body, headers=bearers["admin"], status=201)
+    assert "hunter2" not in str(kept)
+    for role in ("reader", "writer", "admin"):
+        shown = await guarded.call("GET", "/api/credentials/db", headers=bearers[role], status=200)
+        assert (shown["fields"], shown["data"]) == (["db_name", "host", "password", "user"], None)
+        await guarded.call("GET", "/api/credentials/db?include_data=true", headers=bearers[role], status=403)
+    assert "hunter2" not in str(await guarded.call("GET", "/api/credentials", headers=bearers["reader"], status=200))
+    given = await guarded.call("GET", "/api/credentials/db?include_data=true", headers=bearers["worker"], status=200)
+    assert given["data"]["password"] == "hunter2"
+    await guarded.call("DELETE", "/api/credentials/db", headers=bearers["admin"], status=204)
+    await guarded.call("GET", "/api/credentials/db", headers=bearers["admin"], status=404)
+
+
+async def test_a_business_fact_is_recorded_once_per_key(server: Server) -> None:
+    body = {"event_type": "business.invoice.posted", "aggregate_id": "inv-1", "meta": {"amount": 5}}
+    key = {"Idempotency-Key": "inv-1/posted"}
+    first = await server.call("POST", "/api/events", body, headers=key, status=201)
+    again = await server.call("POST", "/api/events", body, headers=key, status=200)
+    assert (again["event_id"], again["repeated"]) == (first["event_id"], True)
+    other = await server.call("POST", "/api/events", {**body, "meta": {"amount": 6}}, headers=key, status=422)
+    assert other["code"] == "idempotency_key_reused"
+    stored = await server.call("GET", f"/api/events/{first['event_id']}", status=200)
+    assert (stored["meta"], stored["stream_id"]) == ({"amount": 5}, "business/inv-1")
+    near = await server.call(
+        "GET", f"/api/events/{first['event_id']}?execution_id={stored['execution_id']}", status=200
+    )
+    assert near == stored
+    await server.call("GET", "/api/events/1234567890123", status=404)
+
+
+async def test_facts_of_the_product_cannot_be_made_up(server: Server) -> None:
+    body = {"event_type": "playbook.completed", "aggregate_id": "x"}
+    assert (await server.call("POST", "/api/events", body, status=400))["code"] == "input_invalid"
+
+
+async def test_a_fact_may_belong_to_an_execution(server: Server) -> None:
+    await server.register(TWO_STEPS)
+    name = await server.start("tests/two")
+    body = {"event_type": "business.noted", "aggregate_id": "n1", "execution_id": name}
+    recorded = await server.call("POST", "/api/events", body, status=201)
+    events = await server.call("GET", f"/api/executions/{name}/events?type=business.noted", status=200)
+    assert [event["event_id"] for event in events["events"]] == [recorded["event_id"]]
+
+
+async def test_workers_register_beat_and_leave(server: Server) -> None:
+    body = {"worker_id": "w1", "pool": "gpu", "slots": 4, "labels": {"zone": "a"}}
+    await server.call("POST", "/api/worker/pool/register", body, status=201)
+    await server.call("POST", "/api/worker/pool/register", {"worker_id": "w2", "pool": "gpu", "slots": 2}, status=201)
+    await server.call("POST", "/api/worker/pool/heartbeat", {"worker_id": "w1"}, status=200)
+    await server.call("POST", "/api/worker/pool/heartbeat", {"worker_id": "w9"}, status=404)
+    (pool,) = (await server.call("GET", "/api/worker/pools", status=200))["pools"]
+    assert (pool["pool"], pool["slots"], [one["alive"] for one in pool["workers"]]) == ("gpu", 6, [True, True])
+    assert pool["workers"][0]["labels"] == {"zone": "a"}
+    await server.call("POST", "/api/worker/pool/deregister", {"worker_id": "w1"}, status=204)
+    await server.call("POST", "/api/worker/pool/deregister", {"worker_id": "w1"}, status=204)
+    (pool,) = (await server.call("GET", "/api/worker/pools", status=200))["pools"]
+    assert pool["slots"] == 2
+
+
+async def test_a_stage_and_its_frames_can_be_seen_while_open_and_after(server: Server) -> None:
+    await server.register(LOOP)
+    await server.start("tests/loop")
+    dispatch = server.services.engine.dispatch(HOME)
+    (slot,) = await dispatch.claim("w1", 1, 5.0)
+    frame = await dispatch.next_frame(slot, "w1")
+    assert frame is not None
+    stage = await server.call("GET", f"/api/stages/{frame.stage_id}", status=200)
+    assert (stage["status"], stage["total_rows"], stage["frames_open"]) == ("OPEN", 5, 1)
+    page = await server.call("GET", f"/api/stages/{frame.stage_id}/frames", status=200)
+    (shown,) = page["frames"]
+    assert (shown["frame_id"], shown["owner_worker"], shown["status"]) == (str(frame.frame_id), "w1", "LEASED")
+    while frame is not None:
+        report = FrameReport(row_count=frame.row_count)
+        frame = await dispatch.commit_frame(slot, frame, report, worker="w1", take_next=True)
+    report_of = CommandEnded(command_id=slot.command_id, attempt=slot.attempt, status="ok")
+    await dispatch.complete(slot, report_of, worker="w1", take_next=False)
+    assert slot.loop is not None
+    await server.projections.project()
+    closed = await server.call("GET", f"/api/stages/{slot.loop.stage_id}", status=200)
+    assert (closed["status"], closed["rows_done"], closed["frames_minted"]) == ("COMPLETED", 5, 3)
+    await server.call("GET", "/api/stages/1234567890123", status=404)
+
+
+async def test_a_command_can_be_seen_while_open_and_after(server: Server) -> None:
+    await server.register(TWO_STEPS)
+    name = await server.start("tests/two")
+    dispatch = server.services.engine.dispatch(HOME)
+    (grant,) = await dispatch.claim("w1", 1, 5.0)
+    place = f"/api/commands/{name}/{grant.command_id}"
+    shown = await server.call("GET", place, status=200)
+    assert (shown["status"], shown["step"], shown["worker"]) == ("CLAIMED", "first", "w1")
+    report = CommandEnded(command_id=grant.command_id, attempt=1, status="ok", data={"size": 1})
+    following = await dispatch.complete(grant, report, worker="w1", take_next=True)
+    assert following is not None
+    assert (await server.call("GET", place, status=200))["status"] == "COMPLETED"
+    await server.call("POST", f"/api/executions/{name}/cancel", status=200)
+    other = await server.call("GET", f"/api/commands/{name}/{following.command_id}", status=200)
+    assert other["status"] == "CANCELLED"
+    await server.call("GET", f"/api/commands/{name}/none/1/0", status=404)
+
+
+async def test_a_replay_tells_the_state_of_any_point(server: Server) -> None:
+    await server.register(TWO_STEPS)
+    name = await server.start("tests/two")
+    begun = await server.call("GET", f"/api/executions/{name}", status=200)
+    await server.call("POST", f"/api/executions/{name}/cancel", status=200)
+    now = await server.call("GET", f"/api/replay/state?execution_id={name}", status=200)
+    assert now["rows"]["execution"][0]["row"]["status"] == "CANCELLED"
+    assert now["checksum"]
+    assert now["upcaster_registry_digest"]
+    for point in (f"as_of_position={begun['as_of_position']}", f"as_of_event_id={begun['as_of_event_id']}"):
+        then = await server.call("GET", f"/api/replay/state?execution_id={name}&{point}", status=200)
+        assert then["rows"]["execution"][0]["row"]["status"] == "RUNNING"
+    whole = await server.call("GET", "/api/replay/state?projection=all&limit=1", status=200)
+    assert whole["mark"].startswith("m1.")
+    both = f"/api/replay/state?execution_id={name}&as_of_position=1&as_of_event_id={begun['as_of_event_id']}"
+    await server.call("GET", both, status=400)
+    await server.call("GET", "/api/replay/state?as_of_time=2026-05-16T12:34:56", status=400)
+
+
+async def test_a_payload_is_given_under_its_own_media_type_up_to_a_bound(
+    server: Server, payloads: MemoryPayloadStore
+) -> None:
+    await server.register(TWO_STEPS)
+    (stored,) = [ref for ref in payloads.kept if "payloads/sha256" in ref]
+    uri = f"noetl://tenant/default/org/default/payloads/sha256/{stored.rpartition('/')[2]}"
+    async with server.session.get(f"{server.url}/api/result/resolve", params={"ref": uri}) as answer:
+        assert answer.status == 200
+        assert answer.content_type == "application/yaml"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert await answer.text() == TWO_STEPS
+    other = uri.replace("org/default", "org/other")
+    await server.call("GET", f"/api/result/resolve?ref={other}", status=400)
+    await server.call("GET", f"/api/result/resolve?ref={uri[:-2]}00", status=404)
+
+
+async def test_health_tells_of_the_database(server: Server) -> None:
+    assert await server.call("GET", "/health", status=200) == {
+        "status": "ok", "version": "1.2.3", "database": None, "schema_revision": None,
+    }  # fmt: skip
+    health = await server.call("GET", "/api/health", status=200)
+    assert health["database"] == "ok"
+    assert health["schema_revision"]
