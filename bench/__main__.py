@@ -32,14 +32,30 @@ NAMES = ("all", *GROUPS, *(figure for figures in GROUPS.values() for figure in f
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, type=click.Choice(NAMES), metavar="NAME...")
+@click.option("--facilities", default=10, show_default=True, help="Facilities of the pft group.")
+@click.option("--patients", default=1000, show_default=True, help="Patients of each facility of the pft group.")
+@click.option("--max-in-flight", default=1, show_default=True, help="Frames at a time in the pft group.")
+@click.option("--row-concurrency", default=1, show_default=True, help="Rows of a frame at a time in the pft group.")
+@click.option(
+    "--rounds", default=3, show_default=True, help="Runs of each kind in the pft group; medians are compared."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per figure and line.")
-def main(names: tuple[str, ...], as_json: bool) -> None:
-    """Measure figures beside their bare floors: a group (append, replay, start), a figure, or all.
+def main(
+    names: tuple[str, ...],
+    facilities: int,
+    patients: int,
+    max_in_flight: int,
+    row_concurrency: int,
+    rounds: int,
+    as_json: bool,
+) -> None:
+    """Measure figures beside their bare floors: a group (append, loop, pft, replay, start, steps), a figure, or all.
 
     \b
     Examples:
       python -m bench append
       python -m bench replay.full --json
+      python -m bench pft --facilities 1 --patients 100
       python -m bench all --json
     """
     figures: list[Figure] = []
@@ -47,7 +63,11 @@ def main(names: tuple[str, ...], as_json: bool) -> None:
         wanted = known if {"all", group} & set(names) else tuple(name for name in known if name in names)
         if not wanted:
             continue
-        for figure in uvloop.run(importlib.import_module(f"bench.{group}").figures(wanted)):
+        module = importlib.import_module(f"bench.{group}")
+        sizes = ()
+        if group == "pft":
+            sizes = (module.Options(module.Sizes(facilities, patients, max_in_flight, row_concurrency), rounds),)
+        for figure in uvloop.run(module.figures(wanted, *sizes)):
             figures.append(figure)
             if as_json:
                 click.echo(figure.line())

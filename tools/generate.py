@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
-from noetl import errors
+from noetl import __version__, errors
+from noetl.api.openapi import document
+from noetl.api.routes.all_routes import endpoints
 from noetl.cli.main import COMMANDS
 from noetl.errors import NoetlError
 from noetl.faults import POINTS
 from noetl.model.registry import registry_files, render_events
+from noetl.playbook.fitting import described
+from noetl.playbook.grammar import NAME, TASK_FIELDS, WORD
+from noetl.playbook.grammar_root import PLAYBOOK
+from noetl.playbook.shapes import Either, Field, ListOf, MapOf, Record, Shape, TaskByKind
+from noetl.playbook.tool_fields import KINDS, NOT_RUNNABLE, task_record
 from noetl.runtime.config.reference import render as render_configuration
+from noetl.runtime.telemetry import Metrics
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -25,12 +35,17 @@ SCHEMAS = ROOT / "schemas"
 def generated_files() -> dict[Path, str]:
     """Return every generated file with the text it should have."""
     stored = {str(path.relative_to(SCHEMAS)): path.read_text() for path in SCHEMAS.rglob("*.json")}
+    described_api = document(endpoints(), __version__)
     pages = {
         REFERENCE / "configuration.md": render_configuration(),
         REFERENCE / "events.md": render_events(),
         REFERENCE / "errors.md": render_errors(),
         REFERENCE / "fault-points.md": render_fault_points(),
         REFERENCE / "cli.md": render_commands(),
+        REFERENCE / "playbook.md": render_playbook(),
+        REFERENCE / "api.md": render_api(described_api),
+        REFERENCE / "openapi.json": json.dumps(described_api, indent=2, ensure_ascii=False) + "\n",
+        REFERENCE / "metrics.md": render_metrics(),
     }
     return pages | {SCHEMAS / path: text for path, text in registry_files(stored).items()}
 
@@ -77,6 +92,139 @@ def _commands(path: str, command: click.Command) -> Iterator[tuple[str, click.Co
     if isinstance(command, click.Group):
         for name, below in sorted(command.commands.items()):
             yield from _commands(f"{path} {name}", below)
+
+
+def render_playbook() -> str:
+    """List every field of a playbook, as the grammar's tables have it."""
+    parts = [
+        "# Playbook fields\n\nMade from the grammar. What the constructs mean is told in [Playbooks](../playbooks.md); "
+        "`noetl schema playbook`\nprints the same grammar as a JSON Schema for editors. *Needed* fields must be given; "
+        "a field that is not listed is an error\nunless the section says otherwise. "
+        f"A *name* has {NAME.described}.\nA *word* is {WORD.described}.\n"
+    ]
+    parts += [_section(record) for record in _records(PLAYBOOK)]
+    kinds = ", ".join(f"`{kind}`" for kind in KINDS)
+    parts.append(f"## Tasks\n\nThe kinds are {kinds}. Every task has these fields, and those of its kind besides.\n")
+    parts.append(_table(TASK_FIELDS))
+    seen = {record.title for record in _records(PLAYBOOK)}
+    shared = {record.title: record for kind in KINDS for record in _records(task_record(kind))}
+    parts += [_section(record) for title, record in shared.items() if title not in seen and not title.endswith(" task")]
+    for name, kind in KINDS.items():
+        parts.append(f"### {name}\n\n{kind.doc}\n")
+        if kind.fields:
+            parts.append(_table(kind.fields))
+        for group in kind.alternatives:
+            if len(group.into) > 1:
+                names = ", ".join(f"`{name}`" for name in group.into)
+                parts.append(f"{'Exactly' if group.required else 'At most'} one of {names}.\n")
+    missing = ", ".join(f"`{kind}`" for kind in sorted(NOT_RUNNABLE))
+    parts.append(f"## Kinds this build does not have\n\n{missing}. A playbook that uses one is refused.\n")
+    return "\n".join(parts)
+
+
+def _records(shape: Shape) -> list[Record]:
+    """List a record and those below it, each once, in the order they are met."""
+    found: dict[str, Record] = {}
+
+    def visit(one: Shape) -> None:
+        if isinstance(one, Record) and one.title not in found:
+            if not _is_told_in_place(one):
+                found[one.title] = one
+            for field in one.fields.values():
+                visit(field.shape)
+        elif isinstance(one, Either):
+            for option in one.shapes:
+                visit(option)
+        elif isinstance(one, ListOf):
+            visit(one.item)
+        elif isinstance(one, MapOf):
+            visit(one.value)
+
+    visit(shape)
+    return list(found.values())
+
+
+def _is_told_in_place(record: Record) -> bool:
+    return len(record.fields) == 1
+
+
+def _section(record: Record) -> str:
+    others = {"refused": "", "kept": "Other keys are kept.", "ignored": "Other keys have no effect, with a warning."}
+    said = " ".join(filter(None, (record.doc, "" if "other keys" in record.doc else others[record.extra])))
+    old = "".join(f"- `{key}` is refused: {hint}.\n" for key, hint in record.removed.items())
+    return (
+        f"## {record.title}\n\n" + (f"{said}\n\n" if said else "") + _table(record.fields) + (f"\n{old}" if old else "")
+    )
+
+
+def _table(fields: Any) -> str:
+    rows = [
+        f"| `{name}` | {_value(field)}{', needed' if field.required else ''} | {_cell(field.doc)} |"
+        for name, field in fields.items()
+    ]
+    return "| field | value | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _value(field: Field) -> str:
+    return _cell(_words(field.shape))
+
+
+def _words(shape: Shape) -> str:
+    if shape in (NAME, WORD):
+        return "a name" if shape == NAME else "a word"
+    if isinstance(shape, Record) and _is_told_in_place(shape):
+        ((name, field),) = shape.fields.items()
+        return f"`{name}:` {_words(field.shape)}"
+    if isinstance(shape, Record):
+        return f"[{shape.title}](#{shape.title.replace(' ', '-')})"
+    if isinstance(shape, TaskByKind):
+        return "[task](#tasks)"
+    if isinstance(shape, ListOf):
+        inner = _words(shape.item)
+        return "a list" if inner == "anything" else f"a list of: {inner}"
+    if isinstance(shape, Either):
+        return " or ".join(_words(one) for one in shape.shapes)
+    return described(shape)
+
+
+def render_api(api: dict[str, Any]) -> str:
+    """List every route with who may call it."""
+    parts = [
+        "# REST API\n\nMade from the routes. [openapi.json](openapi.json) has the bodies and answers; a server gives the "
+        "same under\n`/api/openapi.json`. A token is sent as `Authorization: Bearer noetl_…`. Ids are text. Errors are "
+        "problem documents\n(RFC 9457) with a `code` of [Errors](errors.md). *Keyed* routes heed an `Idempotency-Key`.\n"
+    ]
+    nouns: dict[str, list[str]] = {}
+    for path, methods in api["paths"].items():
+        for method, operation in methods.items():
+            roles = ", ".join(operation.get("x-noetl-roles", ["anyone, without a token"]))
+            names = {parameter["name"] for parameter in operation["parameters"]}
+            keyed = " Keyed." if "Idempotency-Key" in names else ""
+            route = f"`{method.upper()} {path}`"
+            nouns.setdefault(operation["tags"][0], []).append(f"| {route} | {operation['summary']}{keyed} | {roles} |")
+    for noun, rows in nouns.items():
+        parts.append(f"## {noun}\n\n| route | what it does | roles |\n|---|---|---|\n" + "\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def render_metrics() -> str:
+    """List every metric of a server."""
+    rows = []
+    metrics = Metrics(__version__)
+    metrics.http_request("GET", "/health", 200, 0.0)  # its labels show with the first request
+    for family in metrics.registry.collect():
+        labels = sorted({label for sample in family.samples for label in sample.labels} - {"le", "version"})
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        rows.append(f"| `{name}` | {family.type} | {', '.join(labels) or '-'} | {family.documentation} |")
+    head = (
+        "# Metrics\n\nMade from `noetl/runtime/telemetry.py`. A server gives them under `/metrics` in Prometheus' text "
+        "format.\n\n| series | type | labels | meaning |\n|---|---|---|---|\n"
+    )
+    return head + "\n".join(rows) + "\n"
 
 
 def main() -> None:

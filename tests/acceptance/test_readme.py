@@ -1,74 +1,48 @@
-"""Every command of the README runs, in its order, on a home of its own."""
+"""Every command of the README runs, in its order, in one shell on a home of its own."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.acceptance.test_docs import ROOT, blocks_of, is_ignored, run_commands, temporary_home
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-COMMANDS = [
-    line.removeprefix("$ ")
-    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL)
-    for line in block.splitlines()
-    if line.startswith("$ ")
-]
-MADE_ELSEWHERE = {
-    "make check": "the other half of CI",
-    "make test": "this very run",
-    "make bench": "takes minutes and is no test; its form is tested by test_bench",
-}
+README = ROOT / "README.md"
+MAKEFILE = (ROOT / "Makefile").read_text()
+COMMANDS = blocks_of(README, "sh")
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module")
-def home() -> Iterator[Path]:
-    """A home for the embedded server that an unprivileged account can enter."""
-    with tempfile.TemporaryDirectory(prefix="noetl-readme-", ignore_cleanup_errors=True) as folder:
-        path = Path(folder)
-        path.chmod(0o755)
-        yield path / ".noetl"
-        run("noetl db stop", path / ".noetl")
+def recipe(target: str) -> str:
+    """Return what the Makefile does for a target, with this interpreter's programs."""
+    found = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    assert found is not None, f"the Makefile has no {target}"
+    lines = [line.strip().removeprefix("@") for line in found[1].splitlines()]
+    return "\n".join(lines).replace("$(BIN)", str(Path(sys.executable).parent))
 
 
-def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command of the README with this interpreter's programs."""
-    environment = {**os.environ, "NOETL_HOME": str(home), "COLUMNS": "160"}
-    if command == "make demo":
-        arguments = [sys.executable, "examples/temporal_kernel.py"]
-    else:
-        program = re.match(r"(?:\.venv/bin/)?noetl (.*)", command)
-        assert program is not None, f"the README has a command this test does not know: {command}"
-        arguments = [sys.executable, "-m", "noetl", *program[1].split()]
-    return subprocess.run(
-        arguments, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+def test_the_readme_begins_with_two_commands() -> None:
+    text = README.read_text()
+    assert COMMANDS[0].text.splitlines()[0] == "make demo"
+    assert "`make test` runs all tests" in text
+    assert not any(is_ignored(block) for block in COMMANDS), "every command of the README is run"
+    for target in re.findall(r"make (\w+)", text):
+        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), f"the Makefile has no {target}"
 
 
-def test_the_readme_says_what_it_lists() -> None:
-    assert COMMANDS[0] == "make demo"
-    assert len(COMMANDS) > 12
-    assert COMMANDS.count("make test") == 1
+def test_the_readme_leads_to_files_that_are_there() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
+        assert (ROOT / target).exists(), target
 
 
-def test_every_command_of_the_readme_runs_in_order(home: Path) -> None:
-    for command in COMMANDS:
-        if command in MADE_ELSEWHERE:
-            continue
-        done = run(command, home)
-        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-        assert done.stdout.strip(), f"{command} printed nothing"
-        assert "Traceback" not in done.stderr
-
-
-def test_the_makefile_runs_the_demo_the_readme_shows() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    assert re.search(r"^demo:.*\n\t\$\(BIN\)/python examples/temporal_kernel.py$", makefile, re.MULTILINE)
+@pytest.mark.service
+def test_every_command_of_the_readme_runs_in_order() -> None:
+    demo = f"make() {{ test \"$*\" = demo\n{recipe('demo')}\n}}"
+    with temporary_home() as home:
+        printed = run_commands(COMMANDS, home, prelude=demo)
+    assert '"large_orders": 5' in printed
+    assert '["HELLO, BARBARA!"]' in printed
+    assert printed.count("Nothing differs.") == 3

@@ -86,9 +86,7 @@ async def insert_any_row(admin: asyncpg.Connection, table: str, scope: Scope) ->
         "api_token.digest": f"sha256('{scope.tenant_id}/{scope.organization_id}')",
     }
     by_type = {"json": "'{}'", "jsonb": "'{}'", "timestamp with time zone": "now()", "bytea": "''", "text": "'x'"}
-    values = {
-        name: own.get(name) or fitting.get(f"{table}.{name}") or by_type.get(kind, "1") for name, kind in columns
-    }
+    values = {name: own.get(name) or fitting.get(f"{table}.{name}") or by_type.get(kind, "1") for name, kind in columns}
     await admin.execute(f"INSERT INTO noetl.{table} ({', '.join(values)}) VALUES ({', '.join(values.values())})")
 
 

@@ -108,7 +108,6 @@ def whole_story(run: Driven) -> list[Transition]:
 
 
 async def test_the_fold_equals_the_rows_after_every_change(ledger: PostgresLedger, database: Database) -> None:
-    """INV-25."""
     run = Driven()
     for number, change in enumerate(whole_story(run)):
         await ledger.transact(change)
@@ -213,7 +212,6 @@ WHERE = {
 async def test_every_column_that_was_changed_is_named(
     story: Driven, database: Database, found: Projections, owner_url: str, table: str
 ) -> None:
-    """INV-25."""
     await found.project()
     values = (story.execution_id, story.stage_id)[: 2 if table == "stage" else 1]
     await damage(owner_url, f"CREATE TABLE noetl.kept AS SELECT * FROM noetl.{table} WHERE {KEYS[table]}", *values)

@@ -9,11 +9,14 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
+from noetl.dispatch.engine import Engine
+from noetl.dispatch.grants import LeaseRef
 from noetl.errors import AlreadyRecorded, LeaseLost, NoetlError, VersionConflict
 from noetl.ledger.database import Database, Role
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.catalogue import ENDING
+from noetl.payloads.memory import MemoryPayloadStore
 from noetl.testing.drafts import Drafts
 from noetl.testing.ledger_reading import everything
 
@@ -48,6 +51,7 @@ async def everything_stored(database: Database) -> list[object]:
 
 
 async def test_a_change_stands_in_all_its_streams_or_in_none(ledger: PostgresLedger, database: Database) -> None:
+    """INV-04."""
     run = await Driven().begin(ledger, "a/1/0")
     before = await everything_stored(database)
     change = joined(run.opened(), run.issued("b/1/0"), run.command("a/1/0", "command.completed"))
@@ -162,6 +166,7 @@ async def test_a_fence_on_what_does_not_exist_is_broken(ledger: PostgresLedger, 
 
 
 async def test_a_lost_lease_writes_nothing(ledger: PostgresLedger, database: Database) -> None:
+    """INV-27."""
     run = await Driven().begin(ledger, "a/1/0", stage=True)
     frame = IDS.mint()
     await ledger.transact(run.dispatched(frame, HELD, seconds=RUN_OUT))
@@ -189,7 +194,7 @@ def commits(run: Driven, frame: int, count: int) -> list[Transition]:
 async def test_of_many_concurrent_holders_of_one_lease_one_wins(
     ledger: PostgresLedger, database: Database, owner_url: str, what: str, processes: int
 ) -> None:
-    """INV-06: also when all of them are written by one statement, whose fences see what stood before it."""
+    """INV-27: also when all of them are written by one statement, whose fences see what stood before it."""
     run = await Driven().begin(ledger, "a/1/0", stage=True)
     frame = IDS.mint()
     await ledger.transact(run.dispatched(frame, HELD))
@@ -282,7 +287,7 @@ async def test_a_frame_of_a_stage_that_is_closed_has_no_lease(ledger: PostgresLe
 async def test_a_repeated_change_gets_the_first_answer(
     ledger: PostgresLedger, database: Database, owner_url: str
 ) -> None:
-    """INV-06: the same event ids, as after a lost connection, whether keys, versions or leases would refuse them."""
+    """INV-04: the same event ids, as after a lost connection, whether keys, versions or leases would refuse them."""
     run = await Driven().begin(ledger, "a/1/0", stage=True)
     frame, following, held = IDS.mint(), IDS.mint(), token()
     versioned = run.issued("b/1/0")
@@ -384,44 +389,39 @@ async def test_counters_of_a_stage_add_up_under_concurrency(
 async def test_claims_heartbeats_commits_and_cancels_never_deadlock(
     ledger: PostgresLedger, database: Database, owner_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """INV-07: several processes work on the same executions while these fail, end and are cancelled."""
+    """Several processes work on the same executions while these fail, end and are cancelled."""
     monkeypatch.setattr("noetl.ledger.committer.AGAIN", ())  # a deadlock must show instead of being tried again
     names = [f"s/1/{number}" for number in range(6)]
+    engine = Engine(database, ledger, MemoryPayloadStore(), IDS.mint, IDS.mint_many, "tests")
+    dispatch = engine.dispatch(SCOPE)
 
-    async def heartbeat(leases: list[tuple[int, str, str]]) -> None:
-        async with database.transaction(SCOPE) as connection:
-            await connection.execute(
-                "UPDATE noetl.command AS c SET last_heartbeat = clock_timestamp() FROM (SELECT h.ctid FROM noetl.command"
-                " AS h JOIN unnest($1::bigint[], $2::text[]) AS own (execution_id, id) ON h.execution_id ="
-                " own.execution_id AND h.command_id = own.id ORDER BY h.execution_id, h.command_id FOR UPDATE) AS mine"
-                " WHERE c.ctid = mine.ctid",
-                [execution_id for execution_id, _, _ in leases],
-                [name for _, name, _ in leases],
-            )
+    async def claim(through: PostgresLedger, run: Driven, name: str) -> tuple[Driven, LeaseRef] | None:
+        held = token()
+        try:
+            await through.transact(run.claimed(name, held))
+        except LeaseLost:
+            return None
+        return run, LeaseRef("command", run.execution_id, name, 1, held)
 
     async def work(through: PostgresLedger, runs: list[Driven]) -> None:
-        leases: list[tuple[int, str, str]] = []
-        for name in names:
-            for run in runs:
-                held, frame, on_frame = token(), IDS.mint(), token()
-                index = frame % 1000
-                try:
-                    await through.transact(run.claimed(name, held))
-                    leases.append((run.execution_id, name, held))
-                    await through.transact(run.dispatched(frame, on_frame, index=index))
-                    await heartbeat(leases[::-1])
-                    fence = run.frame_fence(frame, 1, on_frame)
-                    await through.transact(run.frame(frame, "frame.committed", fence))
-                    done = run.command(name, "command.completed", run.fence(name, 1, held))
-                    await through.transact(done)
-                except LeaseLost:
-                    continue
+        tried = await asyncio.gather(*(claim(through, run, name) for run in runs for name in names))
+        mine = [claimed for claimed in tried if claimed is not None]
+        for run, lease in mine:
+            frame, held = IDS.mint(), token()
+            try:
+                await through.transact(run.dispatched(frame, held, index=frame % 1000))
+                on_frame = LeaseRef("frame", run.execution_id, str(frame), 1, held)
+                await dispatch.heartbeat([on_frame, *(kept for _, kept in reversed(mine))])
+                fences = run.frame_fence(frame, 1, held), run.fence(lease.id, 1, lease.token)
+                commit = run.frame(frame, "frame.committed", fences[0])
+                await through.transact(joined(commit, run.command(lease.id, "command.completed", fences[1])))
+            except LeaseLost:
+                continue
 
     async def stop(through: PostgresLedger, runs: list[Driven]) -> None:
         for number, run in enumerate(runs):
             failed = run.drafts.execution(run.execution_id, "command.failed", command_id=names[-1])
             await through.transact(joined(one(failed), run.closed()))
-            await heartbeat([(run.execution_id, name, "") for name in names])
             await through.transact(run.ended("execution.cancelled" if number % 2 else "playbook.failed"))
 
     async with other_process(owner_url) as second, other_process(owner_url) as third:
@@ -436,7 +436,7 @@ async def test_claims_heartbeats_commits_and_cancels_never_deadlock(
 async def test_whoever_ends_what_others_hold_waits_for_them_empty_handed(
     ledger: PostgresLedger, database: Database, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """INV-07: a holder in the middle of its change has its lease and still needs the shard's head."""
+    """A holder in the middle of its change has its lease and still needs the shard's head."""
     monkeypatch.setattr("noetl.ledger.committer.AGAIN", ())
     run = await Driven().begin(ledger, "a/1/0", stage=True)
     await ledger.transact(run.dispatched(IDS.mint(), HELD))
@@ -450,6 +450,21 @@ async def test_whoever_ends_what_others_hold_waits_for_them_empty_handed(
         fact = run.drafts.execution(run.execution_id, "step.entered", node_name="a")
         await holder.append(fact.stream, [fact])
     assert len(await ending) == 1
+
+
+async def test_heartbeats_take_leases_in_the_order_of_fences(ledger: PostgresLedger, database: Database) -> None:
+    run = await Driven().begin(ledger, "a/1/0", "b/1/0")
+    leases = [LeaseRef("command", run.execution_id, name, 1, token()) for name in ("a/1/0", "b/1/0")]
+    for lease in reversed(leases):  # so that they lie in the other order on disk
+        await ledger.transact(run.claimed(lease.id, lease.token))
+    engine = Engine(database, ledger, MemoryPayloadStore(), IDS.mint, IDS.mint_many, "tests")
+    async with database.transaction(SCOPE) as holder, (await database.pool()).acquire() as watcher:
+        await holder.execute("SELECT FROM noetl.command WHERE command_id = $1 FOR UPDATE", leases[0].id)
+        beat = asyncio.ensure_future(engine.dispatch(SCOPE).heartbeat(leases[::-1]))
+        while not await watcher.fetchval(SOMEBODY_WAITS):
+            continue
+        await holder.execute("SELECT FROM noetl.command WHERE command_id = $1 FOR UPDATE", leases[1].id)
+    assert await beat == []
 
 
 @pytest.mark.parametrize("table", WORK_TABLES)

@@ -31,7 +31,8 @@ SELECT frame_id, frame_index, first_index, row_count, attempt, shard_id, input_r
 WHERE stage_id = $1 AND execution_id = $2 AND status = 'FREE' ORDER BY frame_index LIMIT 1
 """
 _STAGE = """
-SELECT next_index, frames_minted, frames_open, total_rows, frames_failed, rows_done, rows_failed, errors, ctx
+SELECT next_index, frames_minted, frames_open, total_rows, frames_failed, rows_done, rows_failed, errors, ctx,
+       coalesce((frame_policy ->> 'fail_fast')::boolean, false) AND frames_failed > 0 AS has_failed_fast
 FROM noetl.stage WHERE stage_id = $1 AND execution_id = $2
 """
 _OF_SLOT = """
@@ -189,7 +190,7 @@ class Frames:
             return False
         async with self._database.transaction(scope) as connection:
             row = await connection.fetchrow(_STAGE, loop.stage_id, grant.execution_id)
-        return row is None or row["frames_failed"] > 0
+        return row is None or bool(row["has_failed_fast"])
 
     def _minted(self, grant: CommandGrant, cursor: _Cursor) -> FrameGrant | None:
         loop = grant.loop
@@ -390,7 +391,7 @@ class Frames:
             row = await connection.fetchrow(_STAGE, stage_id, execution_id)
         if row is None:
             raise NotFound(f"stage {stage_id} of execution {execution_id} is closed")
-        if row["frames_open"] and not with_open:
+        if row["frames_open"] and not with_open and not row["has_failed_fast"]:
             raise Unavailable(f"{row['frames_open']} frames of stage {stage_id} wait for another owner")
         results, manifest = await self._gathering.gather(scope, execution_id, loop_id)
         self._cursors.pop(stage_id, None)

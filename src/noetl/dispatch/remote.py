@@ -12,12 +12,11 @@ import random
 import uuid
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import aiohttp
 import msgspec
 
-from noetl.credentials.secret import Secret
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, LeaseRef
 from noetl.errors import Conflict, Denied, InputError, LeaseLost, NoetlError, NotFound, Unavailable, Unsupported
 from noetl.model.payload_ref import PayloadRef
@@ -33,6 +32,14 @@ REQUEST_SECONDS = 60.0
 CHILD_SECONDS = 30.0
 _KEPT_PLAYBOOKS = 256
 _ENDED = frozenset({"already_terminal", "frame_already_terminal"})
+
+
+class Token(Protocol):
+    """A secret that shows itself only when asked to."""
+
+    def reveal(self) -> str:
+        """Return the token itself."""
+        ...
 
 
 class _Commands(msgspec.Struct):
@@ -88,7 +95,7 @@ class RemoteDispatch:
     def __init__(
         self,
         url: str,
-        token: Secret | None = None,
+        token: Token | None = None,
         *,
         kinds: Collection[str] = (),
         patience_seconds: float = 600.0,

@@ -13,7 +13,7 @@ from noetl.execute.tools.port import Call
 
 def call_maker(services: Services, grant: CommandGrant, place: str) -> Callable[..., Call]:
     """Return what makes the calls of one run; `place` names the row, so that an effect has the same key in every try."""
-    payloads = ScopedPayloads(services.store, services.scope)
+    payloads = ScopedPayloads(services.store, services.scope, services.secrets.redaction)
     prefix = f"{grant.execution_id}/{grant.command_id.rsplit('/', 1)[0]}/{place}"
 
     def make(*, task: CompiledTask, run: int, **fields: Any) -> Call:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from noetl.dispatch.grants import CommandGrant, FrameGrant
 from noetl.execute.calls import call_maker
 from noetl.execute.compiled import CompiledStep, CompiledTask
 from noetl.execute.outcome import Outcome, Problem
-from noetl.execute.sequence import SequenceResult, run_sequence
+from noetl.execute.sequence import run_sequence
 from noetl.execute.services import Services
 from noetl.execute.tools.port import Call
 from noetl.faults import reach
@@ -32,6 +33,8 @@ class RowEnd:
     status: str
     data: Any = None
     error: Problem | None = None
+    swallowed: int = 0
+    ctx_writes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -43,6 +46,17 @@ class FrameEnd:
     ctx_writes: dict[str, Any] = field(default_factory=dict)
     error: Problem | None = None
     """Why the whole frame failed, where its rows are worked off together."""
+
+    def add(self, row: RowEnd) -> None:
+        """Take the next row."""
+        self.rows.append(row)
+        self.swallowed += row.swallowed
+        if row.ctx_writes:
+            self.ctx_writes = net([*self.ctx_writes.items(), *row.ctx_writes.items()])
+
+
+Save = Callable[[FrameEnd], Awaitable[None]]
+"""Writes down how far a frame got."""
 
 
 class FrameRun:
@@ -57,13 +71,16 @@ class FrameRun:
         names: Names,
         frame: FrameGrant,
         children: RunChild,
+        save: Save,
     ) -> None:
         self._services = services
         self._grant = grant
         self._step = step
         self._compiled = compiled
-        self._names = names
+        # Its own: what rows set counts for others only once the frame is committed.
+        self._names = names.for_run()
         self._frame = frame
+        self._save = save
         self._children = children
         assert step.loop is not None
         assert grant.loop is not None
@@ -71,22 +88,28 @@ class FrameRun:
         self._policy = grant.loop.frame
         self._total = grant.loop.total
         self._deferred: list[tuple[RowEnd, Call]] = []
-        self._until = 0.0
+        self._until = self._save_at = 0.0
         self._bytes = 0
         self.end = FrameEnd()
 
-    async def work(self, rows: list[Any], started: int = 0) -> FrameEnd:
-        """Work off rows from `started` on, stopping early when the frame is full; `end` tells how far it got."""
+    async def work(self, rows: list[Any], before: FrameEnd) -> FrameEnd:
+        """Work off rows after those that were worked off `before`; the end has both, and stops short if it is full."""
+        self.end = before
+        if before.ctx_writes:
+            self._names["ctx"] = written(self._names["ctx"], before.ctx_writes)
         if self._policy["process"] == "frame":
             await self._together(rows)
             return self.end
+        started = len(before.rows)
         self._until = self._services.monotonic() + self._policy["max_seconds"]
+        self._save_at = self._next_save()
         lanes = min(self._policy["row_concurrency"], len(rows) - started)
         if lanes <= 1:
             for number in range(started, len(rows)):
-                self.end.rows.append(await self._row(rows[number], number))
+                self.end.add(await self._row(rows[number], number))
                 if self._is_full():
                     break
+                await self._save_if_due()
         else:
             await self._in_lanes(rows, started, lanes)
         await self._commit_deferred()
@@ -96,6 +119,18 @@ class FrameRun:
         """Tell whether the frame has used up its time or its bytes."""
         return self._bytes >= self._policy["max_bytes"] or self._services.monotonic() >= self._until
 
+    def _next_save(self) -> float:
+        # What is left to the end of a frame is not done before, so there is nothing to go on from.
+        if self._policy["retry_mode"] != "resume" or self._policy["commit"] == "frame":
+            return math.inf
+        return self._services.monotonic() + float(self._policy["heartbeat_seconds"])
+
+    async def _save_if_due(self) -> None:
+        if self._services.monotonic() >= self._save_at:
+            self._save_at = math.inf
+            await self._save(self.end)
+            self._save_at = self._next_save()
+
     async def _in_lanes(self, rows: list[Any], started: int, lanes: int) -> None:
         ends: dict[int, RowEnd] = {}
         numbers = iter(range(started, len(rows)))
@@ -103,13 +138,19 @@ class FrameRun:
         async def lane() -> None:
             for number in numbers:
                 ends[number] = await self._row(rows[number], number)
+                while len(self.end.rows) in ends:
+                    self.end.add(ends.pop(len(self.end.rows)))
                 if self._is_full():
                     return
+                await self._save_if_due()
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(lanes):
-                group.create_task(lane())
-        self.end.rows += [ends[number] for number in sorted(ends)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(lanes):
+                    group.create_task(lane())
+        except ExceptionGroup as several:
+            # The caller tells a lost lease from other troubles, as it does where rows run one after the other.
+            raise several.exceptions[0] from None
 
     async def _row(self, row: Any, number: int) -> RowEnd:
         index = self._frame.first_index + number
@@ -134,19 +175,14 @@ class FrameRun:
             children=self._children,
         )
         reach("rows.after_work")
-        end = RowEnd(index, result.status, result.data, result.error)
         self._bytes += _size(result.data)
-        if kept:
-            self._deferred.append((end, kept[-1]))
-        self._note(result)
-        return end
-
-    def _note(self, result: SequenceResult) -> None:
-        self.end.swallowed += result.swallowed
         if result.ctx_writes:
-            self.end.ctx_writes = net([*self.end.ctx_writes.items(), *result.ctx_writes.items()])
             # Later rows of this frame see what earlier ones set.
             self._names["ctx"] = written(self._names["ctx"], net(result.ctx_writes.items()))
+        end = RowEnd(index, result.status, result.data, result.error, result.swallowed, result.ctx_writes)
+        if kept:
+            self._deferred.append((end, kept[-1]))
+        return end
 
     async def _commit_deferred(self) -> None:
         """Run what the rows left for the end in one transaction; a statement that fails fails its row alone."""
@@ -176,11 +212,11 @@ class FrameRun:
             monotonic=self._services.monotonic,
             children=self._children,
         )
-        self._note(result)
         self.end.error = result.error if result.status == "error" else None
         first = self._frame.first_index
-        self.end.rows = [RowEnd(first, result.status, result.data, result.error)]
-        self.end.rows += [RowEnd(first + number, result.status) for number in range(1, len(rows))]
+        self.end.add(RowEnd(first, result.status, result.data, result.error, result.swallowed, result.ctx_writes))
+        for number in range(1, len(rows)):
+            self.end.add(RowEnd(first + number, result.status))
 
 
 def _size(data: Any) -> int:

@@ -7,9 +7,13 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from noetl.dispatch.results import rows_of
 from noetl.execute.frame_rows import RowEnd
+from noetl.execute.outcome import Problem
 from noetl.execute.plain import plain
-from noetl.payloads.codec import EncodedTable, encode_table
+from noetl.payloads.codec import EncodedTable, decode_table, encode_table
+
+_PLAIN = {str, bool, int, float}
 
 
 def table_of(rows: list[RowEnd], redact: Any) -> EncodedTable:
@@ -37,14 +41,23 @@ def table_of(rows: list[RowEnd], redact: Any) -> EncodedTable:
     return encode_table(table.combine_chunks())
 
 
+def ends_of(data: bytes) -> list[RowEnd]:
+    """Return the rows of such a table; of a problem only its words are left."""
+    table = decode_table(data)
+    index, status, error = (table.column(name).to_pylist() for name in ("index", "status", "error"))
+    problems = [None if words is None else Problem(kind="unknown", message=words) for words in error]
+    return [RowEnd(*row) for row in zip(index, status, rows_of(data), problems, strict=True)]
+
+
 def _column(values: list[Any]) -> tuple[Any, bytes]:
     if all(value is None for value in values):
         return pa.nulls(len(values)), b"typed"
+    types = {type(value) for value in values if value is not None}
     # Of one type only: among floats an integer would come back as a float.
-    if {type(value) for value in values if value is not None} <= {str} | {bool} | {int} | {float}:
+    if len(types) == 1 and types <= _PLAIN:
         try:
             return pa.array(values), b"typed"
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
             pass
     # Mappings of differing shapes would gain and lose fields as a struct, so they stay as they are written.
     texts = [None if value is None else _text(value) for value in values]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from typing import Any
 
 import msgspec
 
 from noetl.dispatch.grants import CommandGrant
+from noetl.errors import NoetlError
 from noetl.execute.outcome import Problem
 from noetl.execute.plain import plain
 from noetl.execute.sequence import SequenceResult
@@ -17,6 +20,8 @@ from noetl.payloads.codec import JSON
 from noetl.plan.trigger import CommandEnded
 from noetl.playbook.model import Step
 from noetl.playbook.scopes import Names
+
+_log = logging.getLogger(__name__)
 
 INLINE_MOST = 49_152
 """A result may take this much of its event's row; the rest is for what else the event says."""
@@ -55,15 +60,28 @@ async def report_of(
     )
 
 
-def failure_of(grant: CommandGrant, problem: Problem, duration_ms: float) -> CommandEnded:
+def failure_of(services: Services, grant: CommandGrant, problem: Problem, duration_ms: float) -> CommandEnded:
     """Return the report about a command that failed before or outside its tasks."""
     return CommandEnded(
         command_id=grant.command_id,
         attempt=grant.attempt,
         status="error",
-        error=problem_fields(problem),
+        error=services.secrets.redaction.redact(problem_fields(problem)),
         duration_ms=duration_ms,
     )
+
+
+def defect_of(services: Services, step: str, error: Exception) -> Problem:
+    """Say what ended work outside its tasks; only our own words are shown, those of other errors may quote anything."""
+    name = type(error).__name__
+    if isinstance(error, NoetlError):
+        return Problem(kind="unknown", message=error.message, code=error.code)
+    if isinstance(error, ValueError):
+        return Problem(kind="transform", message=f"step {step}: {error}", code="value_invalid", exception_type=name)
+    told = "".join(traceback.format_exception(error))
+    _log.error("step %s: %s", step, services.secrets.redaction.redact(told))
+    message = f"step {step}: the worker broke off with {name}"
+    return Problem(kind="unknown", message=message, code="worker_defect", exception_type=name)
 
 
 def problem_fields(problem: Problem) -> dict[str, Any]:

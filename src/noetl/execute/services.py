@@ -8,11 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import pyarrow
+
 from noetl.dispatch.grants import CommandGrant
 from noetl.execute.compiled import CompiledSteps
 from noetl.execute.tools.port import Credentials, Resources, Tool
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
+from noetl.payloads.codec import ARROW_STREAM, decode_table, encode_table
 from noetl.payloads.port import PayloadStore
 from noetl.playbook.model import Playbook
 
@@ -58,17 +61,24 @@ class Services:
 
 
 class ScopedPayloads:
-    """The payload store as tools see it."""
+    """The payload store as tools see it; what they store in it is without the secrets in use."""
 
-    def __init__(self, store: PayloadStore, scope: Scope) -> None:
+    def __init__(self, store: PayloadStore, scope: Scope, redaction: Redaction) -> None:
         self._store = store
         self._scope = scope
+        self._redaction = redaction
 
     async def store(
         self, data: bytes, media_type: str, *, rows: int | None = None, schema_digest: str | None = None
     ) -> PayloadRef:
         """Keep bytes."""
-        return await self._store.store(self._scope, data, media_type, rows=rows, schema_digest=schema_digest)
+        without = self._redaction.redact(data)
+        if without != data and media_type == ARROW_STREAM:
+            # A table is no text: values are replaced in it, not bytes.
+            table = decode_table(data)
+            encoded = encode_table(pyarrow.table(self._redaction.redact(table.to_pydict()), schema=table.schema))
+            without, schema_digest = encoded.data, encoded.schema_digest
+        return await self._store.store(self._scope, without, media_type, rows=rows, schema_digest=schema_digest)
 
     async def fetch(self, ref: PayloadRef) -> bytes:
         """Return bytes."""

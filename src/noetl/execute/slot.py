@@ -14,10 +14,10 @@ from noetl.errors import LeaseLost, NoetlError
 from noetl.execute.calls import call_maker
 from noetl.execute.compiled import CompiledStep
 from noetl.execute.frame_rows import FrameEnd, FrameRun, RunChild
-from noetl.execute.gathered import table_of
+from noetl.execute.gathered import ends_of, table_of
 from noetl.execute.keeper import Keeper
 from noetl.execute.outcome import Problem
-from noetl.execute.reporting import problem_fields
+from noetl.execute.reporting import defect_of, problem_fields
 from noetl.execute.services import Services
 from noetl.execute.tools.postgres_claim import ClaimFailed, open_claim
 from noetl.faults import reach
@@ -105,41 +105,50 @@ class Slot:
         return await self._dispatch.next_frame(self._grant, self._worker)
 
     async def _frame(self, frame: FrameGrant, rows: list[Any] | None) -> FrameGrant | None:
+        async def save(end: FrameEnd) -> None:
+            cursor = {"done": len(end.rows), "swallowed": end.swallowed, "set": self._redact(end.ctx_writes)}
+            output = await self._stored_table(end)
+            await self._dispatch.checkpoint(frame, {**cursor, "output": msgspec.to_builtins(output)})
+
         try:
             rows = await self._rows_of(frame) if rows is None else rows
-            run = FrameRun(self._services, self._grant, self._step, self._compiled, self._names, frame, self._children)
-            done = frame.checkpoint["done"] if frame.checkpoint else 0
-            end = await run.work(rows, done)
+            run = FrameRun(
+                self._services, self._grant, self._step, self._compiled, self._names, frame, self._children, save
+            )
+            end = await run.work(rows, await self._before(frame))
             if end.error is not None:
                 return await self._failed(frame, end.error)
-            return await self._commit(frame, rows, end, done)
-        except (NoetlError, ValueError) as problem:
-            if isinstance(problem, LeaseLost) or getattr(problem, "disposition", "") == "transient":
+            return await self._commit(frame, rows, end)
+        except Exception as problem:
+            if isinstance(problem, NoetlError) and problem.disposition != "terminal":
                 raise
-            message = self._services.secrets.redaction.redact(str(problem))
-            return await self._failed(frame, Problem(kind="unknown", message=message))
+            return await self._failed(frame, defect_of(self._services, frame.step, problem))
+
+    async def _before(self, frame: FrameGrant) -> FrameEnd:
+        """Return what an earlier try has left to go on from."""
+        kept = frame.checkpoint or {}
+        if "output" not in kept:
+            return FrameEnd()
+        data = await self._services.store.fetch(self._services.scope, msgspec.convert(kept["output"], PayloadRef))
+        return FrameEnd(ends_of(data), kept["swallowed"], kept["set"])
 
     async def _failed(self, frame: FrameGrant, problem: Problem) -> FrameGrant | None:
         await self._dispatch.fail_frame(
             frame,
-            self._services.secrets.redaction.redact(problem_fields(problem)),
+            self._redact(problem_fields(problem)),
             max_attempts=self._loop.frame["max_attempts"],
             worker=self._worker,
         )
         return await self._dispatch.next_frame(self._grant, self._worker)
 
-    async def _commit(self, frame: FrameGrant, rows: list[Any], end: FrameEnd, done: int) -> FrameGrant | None:
-        redact = self._services.secrets.redaction.redact
-        encoded = table_of(end.rows, redact)
-        output = await self._services.store.store(
-            self._services.scope, encoded.data, ARROW_STREAM, rows=encoded.rows, schema_digest=encoded.schema_digest
-        )
+    async def _commit(self, frame: FrameGrant, rows: list[Any], end: FrameEnd) -> FrameGrant | None:
+        redact = self._redact
         failed = [row for row in end.rows if row.status == "error"]
         report = FrameReport(
-            row_count=done + len(end.rows),
+            row_count=len(end.rows),
             failed_count=len(failed),
             swallowed=end.swallowed,
-            output=output,
+            output=await self._stored_table(end),
             ctx_writes=redact(end.ctx_writes) if end.ctx_writes else {},
             errors=[
                 {"index": row.index, **redact(problem_fields(row.error))}
@@ -151,6 +160,7 @@ class Slot:
             # It was full before its last row: what is left goes on as a frame of its own.
             report = msgspec.structs.replace(report, rest=await self._stored(rows[report.row_count :]))
         following = await self._dispatch.commit_frame(self._grant, frame, report, worker=self._worker, take_next=True)
+        self._names["ctx"] = written(self._names["ctx"], end.ctx_writes)
         self._on_rows(self._grant, len(end.rows) - len(failed), len(failed))
         return following
 
@@ -166,6 +176,15 @@ class Slot:
         rows = decode_json(await self._services.store.fetch(self._services.scope, ref))
         assert isinstance(rows, list)
         return rows
+
+    async def _stored_table(self, end: FrameEnd) -> PayloadRef:
+        table = table_of(end.rows, self._redact)
+        return await self._services.store.store(
+            self._services.scope, table.data, ARROW_STREAM, rows=table.rows, schema_digest=table.schema_digest
+        )
+
+    def _redact(self, value: Any) -> Any:
+        return self._services.secrets.redaction.redact(value)
 
     async def _stored(self, rows: list[Any]) -> PayloadRef:
         return await self._services.store.store(self._services.scope, encode_json(rows), JSON, rows=len(rows))

@@ -10,12 +10,12 @@ from typing import Any
 
 from noetl.dispatch.grants import Child, CommandGrant
 from noetl.dispatch.port import Dispatch
-from noetl.errors import LeaseLost, NoetlError, NotFound
+from noetl.errors import LeaseLost, NoetlError, NotFound, TemplateFailed
 from noetl.execute.calls import call_maker
 from noetl.execute.compiled import CompiledStep, CompiledTask
 from noetl.execute.keeper import Keeper
 from noetl.execute.outcome import Outcome, Problem, failed
-from noetl.execute.reporting import failure_of, report_of
+from noetl.execute.reporting import defect_of, failure_of, report_of
 from noetl.execute.sequence import run_sequence
 from noetl.execute.services import Services
 from noetl.execute.slot import Slot
@@ -76,11 +76,12 @@ class Worker:
             await self._drain()
 
     async def stop(self) -> None:
-        """Take nothing new; `run` returns once everything under way has ended."""
+        """Take nothing new; `run` returns once everything under way has ended. What is ours no longer stops at once."""
         self._stopping = True
         self._changed.set()
         if self._claiming is not None:
             self._claiming.cancel()
+        await self._keeper.beat()
 
     _claiming: asyncio.Task[list[CommandGrant]] | None = None
 
@@ -93,8 +94,10 @@ class Worker:
                 self._claiming.cancel()
                 raise
             return []
-        except NoetlError as problem:
-            _log.warning("no work could be asked for: %s", problem.message)
+        except Exception as problem:
+            # Whatever it was, a worker that no longer asks would look healthy and do nothing.
+            expected = isinstance(problem, NoetlError)
+            _log.warning("no work could be asked for: %s", problem, exc_info=None if expected else problem)
             await self._services.sleep(GIVE_BACK_SECONDS)
             return []
         finally:
@@ -155,17 +158,18 @@ class Worker:
         except (LeaseLost, NotFound):
             return None
         except NoetlError as problem:
-            _log.warning("command %s came to nothing: %s", grant.command_id, problem.message)
+            reason = self._redacted(problem.message)
+            _log.warning("command %s came to nothing: %s", grant.command_id, reason)
             with suppress(NoetlError):
-                await self._dispatch.give_back(grant, problem.message, delay_seconds=GIVE_BACK_SECONDS)
+                await self._dispatch.give_back(grant, reason, delay_seconds=GIVE_BACK_SECONDS)
             return None
         finally:
             self._keeper.release(grant.lease)
 
     async def _report(self, grant: CommandGrant) -> CommandEnded:
         started = self._services.monotonic()
-        playbook = await self._dispatch.playbook(grant.catalog_id)
         try:
+            playbook = await self._dispatch.playbook(grant.catalog_id)
             compiled = self._services.steps.get(playbook, grant.step)
             names = await names_for(self._services, grant, playbook)
             async with self._time_limit(playbook, grant, names):
@@ -191,9 +195,14 @@ class Worker:
         except NoetlError as error:
             if error.disposition != "terminal":
                 raise
-            message = self._services.secrets.redaction.redact(error.message)
-            problem = Problem(kind="transform", message=message, code=error.code)
-        return failure_of(grant, problem, self._elapsed(started))
+            problem = Problem(kind="transform", message=error.message, code=error.code)
+        except Exception as error:
+            # Whatever it was, the step ends with a reason instead of being tried until its worker counts as lost.
+            problem = defect_of(self._services, grant.step, error)
+        return failure_of(self._services, grant, problem, self._elapsed(started))
+
+    def _redacted(self, value: Any) -> Any:
+        return self._services.secrets.redaction.redact(value)
 
     async def _slot(
         self, grant: CommandGrant, playbook: Playbook, compiled: CompiledStep, names: Names
@@ -220,11 +229,20 @@ class Worker:
         if wanted is None:
             yield
             return
-        seconds = float(compile_value(wanted, f"step {grant.step}, field spec.timeout").render(names))
+        where = f"step {grant.step}, field spec.timeout"
+        given = compile_value(wanted, where).render(names)
         try:
-            async with asyncio.timeout(seconds):
+            seconds = float(given)
+        except (TypeError, ValueError):
+            seconds = -1.0
+        if isinstance(given, bool) or not seconds > 0:
+            raise TemplateFailed(f"{where}: a number of seconds above 0 is needed", where=where)
+        try:
+            async with asyncio.timeout(seconds) as limit:
                 yield
         except TimeoutError:
+            if not limit.expired():
+                raise
             raise _TimedOut(f"step {grant.step} took longer than its {seconds:g} s") from None
 
     def _children(self, grant: CommandGrant) -> Callable[[CompiledTask, Call], Any]:
@@ -237,6 +255,14 @@ class Worker:
                 return_step=options.get("return_step") or options.get("result_step"),
                 key=call.key,
             )
+            if self._redacted(child.payload) is not child.payload:
+                # A child's workload is recorded, so a secret in it would stand in the ledger.
+                return failed(
+                    "client_error",
+                    f"{task.where}: the input for {child.path} holds a secret, and inputs are recorded;"
+                    " let that playbook name it in its own keychain",
+                    code="secret_in_input",
+                )
             # While it waits it holds no slot, so that its children can run even where everybody waits.
             self._busy -= 1
             self._changed.set()

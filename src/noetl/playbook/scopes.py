@@ -81,9 +81,9 @@ def names_of(
 ) -> Names:
     """Return the names every run of a step starts from; `results` are those of other steps, by step.
 
-    A step's name comes before a workload key, and a scope's name before both.
+    A step's name comes before a workload key, that before a value of `ctx`, and a scope's name before all.
     """
-    names: dict[str, Any] = {**workload, "job": job, **results}
+    names: dict[str, Any] = {**ctx, **workload, "job": job, **results}
     names |= {
         "workload": workload,
         "ctx": ctx,

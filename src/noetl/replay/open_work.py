@@ -73,8 +73,9 @@ WITH moved AS (
     WHERE execution_id = $1 AND event_type IN ('catalog.removed', 'catalog.restored')
     ORDER BY catalog_id, stream_version DESC
 ), said AS (
-    SELECT catalog_id COLLATE "C" AS catalog_id, meta ->> 'path' AS path, (meta ->> 'version')::integer AS version, meta ->> 'kind' AS kind,
-           meta ->> 'digest' AS digest, payload_sha256 AS content_sha256, coalesce(removed, false) AS removed
+    SELECT catalog_id COLLATE "C" AS catalog_id, meta ->> 'path' AS path, (meta ->> 'version')::integer AS version,
+           meta ->> 'kind' AS kind, meta ->> 'digest' AS digest, payload_sha256 AS content_sha256,
+           coalesce(removed, false) AS removed
     FROM noetl.event LEFT JOIN moved USING (catalog_id)
     WHERE execution_id = $1 AND event_type = 'catalog.registered'
 ), rows AS (

@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 STOPPING = (signal.SIGTERM, signal.SIGINT)
+INSIST_SECONDS = 1.0
 
 _HERE = """
 INSERT INTO noetl.worker (tenant_id, organization_id, worker_id, pool, slots, labels)
@@ -133,7 +134,8 @@ async def serve_until_stopped(start: Role, *, tell: Callable[[str], None]) -> bo
             stands = True
             await stopping.wait()
 
-    running = asyncio.get_running_loop().create_task(serve(), name="noetl-role")
+    loop = asyncio.get_running_loop()
+    running = loop.create_task(serve(), name="noetl-role")
 
     def on_signal(received: signal.Signals) -> None:
         nonlocal cut
@@ -142,8 +144,15 @@ async def serve_until_stopped(start: Role, *, tell: Callable[[str], None]) -> bo
             stopping.ask()
             return
         tell(f"{received.name}: stopping at once")
-        cut = True
-        running.cancel()
+        if not cut:
+            cut = True
+            insist()
+
+    def insist() -> None:
+        # A part may take the first cancellation for the order to drain.
+        if not running.done():
+            running.cancel()
+            loop.call_later(INSIST_SECONDS, insist)
 
     with _signals(on_signal):
         try:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import ClassVar
 
 import asyncpg
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from noetl.errors import Conflict
+from noetl.execute.outcome import Outcome
+from noetl.execute.tools.port import Call
 from noetl.plan.state import State
 from noetl.testing.playbooks import Playbooks, playbook
 
@@ -26,10 +30,14 @@ def counts(state: State) -> tuple[int, int, int, int]:
     return data["total"], data["completed"], data["failed"], data["frames"]
 
 
-@pytest.mark.parametrize("spec", ["{mode: sequential}", "{mode: parallel, max_in_flight: 4}", "{mode: fanout, max_in_flight: 4}"])
+@pytest.mark.parametrize(
+    "spec", ["{mode: sequential}", "{mode: parallel, max_in_flight: 4}", "{mode: fanout, max_in_flight: 4}"]
+)
 async def test_results_come_in_the_order_of_the_rows(playbooks: Playbooks, spec: str) -> None:
     rows = [{"n": n, "nested": {"list": [n, {"deep": "007"}], "none": None}} for n in range(25)]
-    tool = "{kind: python, input: {row: '{{ iter.row }}', at: '{{ iter._index }}'}, code: \"result = {'at': at, **row}\"}"
+    tool = (
+        "{kind: python, input: {row: '{{ iter.row }}', at: '{{ iter._index }}'}, code: \"result = {'at': at, **row}\"}"
+    )
     state = await loop(playbooks, spec, tool=tool, rows=rows)
 
     assert state.status == "COMPLETED", state.error
@@ -143,7 +151,11 @@ async def test_rows_that_fail_are_counted_and_named_and_arcs_decide(playbooks: P
     failed = await loop(playbooks, "{frame: {max_rows: 2}}", tool=tool, rows=[1, 0, 2, 5])
     arc = "    next: {arcs: [{step: end, when: \"{{ event.name == 'loop.done' and output.data.failed == 1 }}\"}]}\n"
     handled = await loop(
-        playbooks, "{frame: {max_rows: 2}}", tool=tool, rows=[1, 0, 2, 5], after=arc + "  - step: end\n    tool: {kind: noop}\n"
+        playbooks,
+        "{frame: {max_rows: 2}}",
+        tool=tool,
+        rows=[1, 0, 2, 5],
+        after=arc + "  - step: end\n    tool: {kind: noop}\n",
     )
 
     assert failed.status == "FAILED"
@@ -151,7 +163,10 @@ async def test_rows_that_fail_are_counted_and_named_and_arcs_decide(playbooks: P
     assert failed.results["each"].data["results"] == [10, None, 5, 2]
     committed = await playbooks.events(failed.execution_id, "frame.committed")
     (bad,) = [event for event in committed if event["meta"].get("failed_count")]
-    assert (bad["result"]["errors"][0]["index"], bad["result"]["errors"][0]["exception_type"]) == (1, "ZeroDivisionError")
+    assert (bad["result"]["errors"][0]["index"], bad["result"]["errors"][0]["exception_type"]) == (
+        1,
+        "ZeroDivisionError",
+    )
     assert (handled.status, handled.swallowed, handled.runs) == ("COMPLETED", 1, {"each": 1, "end": 1})
 
 
@@ -194,6 +209,50 @@ async def test_frames_worked_off_as_one_are_tried_again_as_one(playbooks: Playbo
     assert counts(state)[1:3] == (6, 4)
     kinds = Counter(event["event_type"] for event in await playbooks.events(state.execution_id))
     assert (kinds["frame.attempt_failed"], kinds["frame.failed"], kinds["frame.committed"]) == (2, 1, 2)
+
+
+class Interrupted:
+    """A shell tool that loses its place once, at the fifth row."""
+
+    kind: ClassVar[str] = "shell"
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    async def run(self, call: Call) -> Outcome:
+        self.ran.append(str(call.options["cmds"]))
+        if len(self.ran) == 5:
+            raise Conflict("somebody else was first")
+        return Outcome(data=self.ran[-1])
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+async def test_a_frame_that_resumes_does_not_repeat_what_is_done(
+    playbooks: Playbooks, monkeypatch: pytest.MonkeyPatch, lanes: int
+) -> None:
+    for mode in ("resume", "whole_frame"):
+        tool = Interrupted()
+        monkeypatch.setattr("noetl.runtime.engine.load_tools", lambda _, tool=tool: {"shell": tool})
+        async with playbooks.another_worker():
+            entry = await playbooks.register(
+                playbook(f"""
+                workflow:
+                  - step: each
+                    loop: {{in: [a, b, c, d, e, f, g], iterator: row, spec: {{frame: {{retry_mode: {mode}, heartbeat_seconds: 0.000001, row_concurrency: {lanes}}}}}}}
+                    tool: {{kind: shell, command: "{{{{ row }}}}", set: {{ctx.seen: "{{{{ (ctx.seen | default('')) + row }}}}"}}}}
+                """)
+            )
+            state = await playbooks.engine.start(playbooks.scope, entry, requested_by="tests")
+            state = await playbooks.finished(state.execution_id)
+        assert state.status == "COMPLETED", state.error
+        assert state.results["each"].data["results"] == list("abcdefg")
+        assert sorted(state.ctx["seen"]) == list("abcdefg")
+        ran = Counter(tool.ran)
+        assert set(ran) == set("abcdefg")
+        again = sum(ran.values()) - 7
+        assert again <= lanes if mode == "resume" else again >= 5 - lanes
+        events = Counter(event["event_type"] for event in await playbooks.events(state.execution_id))
+        assert (events["frame.checkpointed"] > 0) == (mode == "resume")
 
 
 async def test_statements_left_to_the_end_of_a_frame_fail_alone(
@@ -257,7 +316,11 @@ async def test_a_fan_out_is_as_strict_as_it_says(playbooks: Playbooks) -> None:
     after = "    set: {ctx.ended: '{{ fanin.status }}', ctx.done: '{{ fanin.done }}'}\n"
     lenient = await loop(playbooks, "{mode: fanout, max_in_flight: 3}", tool=tool, rows=[1, 0, 1], after=after)
     strict = await loop(
-        playbooks, "{mode: fanout, max_in_flight: 3, fanout: {allow_partial: false}}", tool=tool, rows=[1, 0, 1], after=after
+        playbooks,
+        "{mode: fanout, max_in_flight: 3, fanout: {allow_partial: false}}",
+        tool=tool,
+        rows=[1, 0, 1],
+        after=after,
     )
 
     assert (lenient.status, lenient.ctx, lenient.swallowed) == ("COMPLETED", {"ended": "partial", "done": 2}, 1)

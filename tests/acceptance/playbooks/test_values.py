@@ -42,7 +42,10 @@ async def test_what_is_undefined_fails_its_step_and_is_named(playbooks: Playbook
         "tool: {kind: python, input: {x: '{{ start.no_such_field }}'}, code: 'result = x'}": ("field input", "no_such"),
         "tool: {kind: noop, set: {ctx.a: '{{ nowhere }}'}}": ("field set.ctx.a", "nowhere"),
         "tool: {kind: noop}\n    set: {ctx.a: '{{ workload.absent }}'}": ("field set.ctx.a", "workload.absent"),
-        "tool: {kind: noop}\n    next: {arcs: [{step: end, when: '{{ ctx.absent > 1 }}'}]}": ("field when", "ctx.absent"),
+        "tool: {kind: noop}\n    next: {arcs: [{step: end, when: '{{ ctx.absent > 1 }}'}]}": (
+            "field when",
+            "ctx.absent",
+        ),
         "loop: {in: '{{ ctx.rows }}', iterator: r}\n    tool: {kind: noop}": ("field loop.in", "ctx.rows"),
         "spec: {timeout: '{{ ctx.limit }}'}\n    tool: {kind: noop}": ("field spec.timeout", "ctx.limit"),
         "tool: {kind: playbook, path: tests/x, input: {a: '{{ ctx.absent }}'}}": ("step bad", "ctx.absent"),
@@ -53,7 +56,9 @@ async def test_what_is_undefined_fails_its_step_and_is_named(playbooks: Playbook
     }
     for body, words in bodies.items():
         text = "workflow:\n  - step: start\n    tool: {kind: python, code: 'result = {}'}\n"
-        text += f"    next: {{arcs: [{{step: bad}}]}}\n  - step: bad\n    {body}\n  - step: end\n    tool: {{kind: noop}}\n"
+        text += (
+            f"    next: {{arcs: [{{step: bad}}]}}\n  - step: bad\n    {body}\n  - step: end\n    tool: {{kind: noop}}\n"
+        )
         state = await playbooks.run(playbook(text))
         assert state.status == "FAILED", body
         assert all(word in (state.error or "") for word in words), (body, state.error)
@@ -72,7 +77,9 @@ async def test_no_template_reaches_a_tool_as_text(playbooks: Playbooks, user_dat
     async with TestServer(app) as server:
         for field in ("url: '{{ api }}/{{ ctx.x }}'", "url: '{{ api }}/'\n      body: {a: ['{{ ctx.x }}']}"):
             state = await playbooks.run(
-                playbook(f"workload: {{api: ''}}\nworkflow:\n  - step: a\n    tool:\n      kind: http\n      {field}\n"),
+                playbook(
+                    f"workload: {{api: ''}}\nworkflow:\n  - step: a\n    tool:\n      kind: http\n      {field}\n"
+                ),
                 {"api": str(server.make_url("")).rstrip("/")},
             )
             assert state.status == "FAILED"

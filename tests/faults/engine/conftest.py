@@ -7,7 +7,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.faults.engine.ground import TABLES, Ground
+from tests.faults.engine.ground import SCOPED, TABLES, Ground
 
 from noetl.testing.engine import open_short_leased
 
@@ -18,7 +18,7 @@ async def ground(owner_url: str, tmp_path: Path) -> AsyncIterator[Ground]:
     home = tmp_path / "home"
     home.mkdir()
     async with open_short_leased(owner_url, home) as driven:
-        effects = await asyncpg.connect(owner_url)
+        effects = await asyncpg.connect(owner_url, server_settings=SCOPED)
         await effects.execute(TABLES)
         ground = Ground(owner_url, home, driven, effects)
         yield ground

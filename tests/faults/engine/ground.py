@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 
+from noetl.errors import Unavailable
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.plan.state import State
@@ -22,24 +24,27 @@ from noetl.testing.parity import assert_parity, connect
 PROCESS = Path(__file__).with_name("process.py")
 WAIT_SECONDS = 60.0
 LOOK_SECONDS = 0.05
+SCOPED = {"noetl.tenant": "default", "noetl.organization": "default"}
+"""Lets the owner see the rows of the organization the tests act for."""
 OPEN_ROWS = ("execution_head", "command", "stage", "frame")
 TABLES = """
 CREATE TABLE public.effect (key text PRIMARY KEY, runs integer NOT NULL DEFAULT 1);
 CREATE TABLE public.queue (id integer PRIMARY KEY, status text NOT NULL DEFAULT 'pending');
+CREATE TABLE public.gate (key text PRIMARY KEY);
 """
 
 
-async def until(holds: Callable[[], Awaitable[Any]], what: str) -> Any:
+async def until(holds: Callable[[], Awaitable[Any]], what: str, within: float = WAIT_SECONDS) -> Any:
     """Look again and again until something holds, and return what it gave."""
     try:
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(within):
             while True:
                 found = await holds()
                 if found:
                     return found
                 await asyncio.sleep(LOOK_SECONDS)
     except TimeoutError:
-        raise AssertionError(f"{WAIT_SECONDS:g} s went by without {what}") from None
+        raise AssertionError(f"{within:g} s went by without {what}") from None
 
 
 class Process:
@@ -64,10 +69,12 @@ class Process:
         """Send it a signal."""
         self._popen.send_signal(what)
 
-    async def paused(self) -> None:
-        """Stop it where it is, and return once it stands still."""
-        self.send(signal.SIGSTOP)
-        await asyncio.to_thread(os.waitid, os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    async def stopped(self) -> None:
+        """Wait until it stands still, on our word or at its fault point."""
+        waiting = asyncio.to_thread(os.waitid, os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        found = await asyncio.wait_for(waiting, WAIT_SECONDS)
+        assert found is not None
+        assert found.si_code == os.CLD_STOPPED, self._log.read_text()
 
     async def ended(self) -> int:
         """Wait for its end and return how it ended."""
@@ -109,6 +116,10 @@ class Ground:
         for process in self._processes:
             process.close()
 
+    async def fill_queue(self, rows: int) -> None:
+        """Give cursor loops something to claim."""
+        await self.effects.execute("INSERT INTO public.queue (id) SELECT generate_series(0, $1 - 1)", rows)
+
     async def start(self, playbook: str, **payload: Any) -> int:
         """Register a playbook and ask for an execution of it."""
         entry = (await self.engine.catalog.register(self.scope, playbook)).entry
@@ -119,8 +130,10 @@ class Ground:
         """Wait until an execution has ended, whoever ends it."""
 
         async def ended() -> State | None:
-            state = await self.engine.executions.state(self.scope, execution_id)
-            return state if state.ended else None
+            with suppress(Unavailable):  # a test may have restarted the server
+                state = await self.engine.executions.state(self.scope, execution_id)
+                return state if state.ended else None
+            return None
 
         found = await until(ended, f"an end of execution {execution_id}")
         assert isinstance(found, State)
@@ -128,31 +141,55 @@ class Ground:
 
     async def events(self, execution_id: int, *kinds: str) -> list[Any]:
         """Return events of an execution by type, in their order."""
-        async with self.driven.runtime.database.transaction(self.scope) as connection:
-            return list(
-                await connection.fetch(
-                    "SELECT event_type, command_id, frame_id, current_index, payload_sha256, status, meta, result"
-                    " FROM noetl.event WHERE execution_id = $1 AND event_type = ANY ($2) ORDER BY position",
-                    execution_id,
-                    list(kinds),
-                )
-            )
+        query = (
+            "SELECT event_type, command_id, frame_id, status, result FROM noetl.event"
+            " WHERE execution_id = $1 AND event_type = ANY ($2) ORDER BY position"
+        )
+        return list(await self.effects.fetch(query, execution_id, list(kinds)))
 
-    async def rows(self, query: str, *values: Any) -> list[Any]:
-        """Read rows of open work."""
-        async with self.driven.runtime.database.transaction(self.scope) as connection:
-            return list(await connection.fetch(query, *values))
+    async def last_event(self, execution_id: int) -> str:
+        """Return the type of the last event of an execution."""
+        query = "SELECT event_type FROM noetl.event WHERE execution_id = $1 ORDER BY position DESC LIMIT 1"
+        return str(await self.effects.fetchval(query, execution_id))
 
     async def effect_runs(self) -> dict[str, int]:
         """Return how often the work behind each effect was done."""
         return {row["key"]: row["runs"] for row in await self.effects.fetch("SELECT key, runs FROM public.effect")}
 
+    @asynccontextmanager
+    async def shut_gate(self, key: str) -> AsyncIterator[None]:
+        """Let the row of this key wait before its end while the block runs."""
+        keeper = await asyncpg.connect(self.url)
+        try:
+            async with keeper.transaction():
+                await keeper.execute("INSERT INTO public.gate VALUES ($1)", key)
+                yield
+        finally:
+            await keeper.close()
+
+    async def at_the_gate(self, rows: int = 1) -> None:
+        """Wait until so many rows wait at the gate, those of killed workers among them."""
+
+        async def waiting() -> bool:
+            return await self._at_the_gate() >= rows
+
+        await until(waiting, f"{rows} rows at the gate")
+
+    async def is_gate_free(self) -> bool:
+        """Tell whether nothing waits at the gate."""
+        return not await self._at_the_gate()
+
+    async def _at_the_gate(self) -> int:
+        found = await self.effects.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            " AND query LIKE '%public.gate%'"
+        )
+        return int(found)
+
     async def assert_clean(self) -> None:
         """Nothing is open any more, and replay tells what the projections tell."""
         for table in OPEN_ROWS:
-            left = await self.effects.fetch(
-                f"SELECT * FROM noetl.{table} WHERE tenant_id = $1", self.scope.tenant_id  # noqa: S608
-            )
+            left = await self.effects.fetch(f"SELECT * FROM noetl.{table}")  # noqa: S608
             assert not left, f"{table} has open rows: {[dict(row) for row in left]}"
         database = Database(self.url)
         ledger = PostgresLedger(database)

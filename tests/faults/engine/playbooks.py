@@ -16,10 +16,18 @@ workflow:
 FRAME = f"{{max_rows: {FRAME_ROWS}, lease_seconds: {LEASE_SECONDS}, max_attempts: 5}}"
 EFFECT = """
     tool:
-      kind: postgres
-      auth: "{{{{ workload.pg }}}}"
-      command: INSERT INTO public.effect (key) VALUES ($1) ON CONFLICT (key) DO UPDATE SET runs = effect.runs + 1
-      params: ["{key}"]
+      - name: effect
+        kind: postgres
+        auth: "{{{{ workload.pg }}}}"
+        command: INSERT INTO public.effect (key) VALUES ($1) ON CONFLICT (key) DO UPDATE SET runs = effect.runs + 1
+        params: ["{key}"]
+"""
+GATE = """
+      - name: gate
+        kind: postgres
+        auth: "{{{{ workload.pg }}}}"
+        command: INSERT INTO public.gate (key) VALUES ($1) ON CONFLICT (key) DO NOTHING
+        params: ["{key}"]
 """
 CLAIM = """
 UPDATE public.queue SET status = 'claimed' WHERE id IN (
@@ -29,8 +37,8 @@ UPDATE public.queue SET status = 'claimed' WHERE id IN (
 
 
 def effect(key: str) -> str:
-    """Return a tool that leaves an effect under a key."""
-    return EFFECT.format(key=key)
+    """Return tasks that leave an effect under a key and then wait while somebody keeps the gate of that key shut."""
+    return EFFECT.format(key=key) + GATE.strip("\n").format(key=key) + "\n"
 
 
 def collection(step: str, then: str | None, rows: int = ROWS, slots: int = 2, frame: str = FRAME) -> str:
@@ -53,6 +61,17 @@ def cursor(step: str, then: str | None, slots: int = 2, frame: str = FRAME) -> s
       iterator: row
       spec: {{mode: cursor, max_in_flight: {slots}, frame: {frame}}}
 {effect(step + "-{{ iter.row.id }}")}{_next(then)}"""
+
+
+def fanout(step: str, rows: int, slots: int) -> str:
+    """Return a fan-out over numbers, one shard each."""
+    return f"""
+  - step: {step}
+    loop:
+      in: "{{{{ range({rows}) | list }}}}"
+      iterator: n
+      spec: {{mode: fanout, max_in_flight: {slots}, frame: {{lease_seconds: {LEASE_SECONDS}}}}}
+{effect(step + "-{{ iter.n }}")}"""
 
 
 def single(step: str, then: str | None) -> str:

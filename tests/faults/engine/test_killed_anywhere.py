@@ -9,6 +9,9 @@ import pytest
 from tests.faults.engine.ground import Ground
 from tests.faults.engine.playbooks import ROWS, child, collection, cursor, playbook, single
 
+from noetl import faults
+from noetl.testing.engine import open_short_leased
+
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 
 CHILD = playbook("below", single("below", None))
@@ -39,7 +42,7 @@ REAPING = ("reap.before_record", "reap.after_record")
 
 async def begin(ground: Ground) -> int:
     """Fill the queue and ask for an execution that has everything in it."""
-    await ground.effects.execute("INSERT INTO public.queue (id) SELECT generate_series(0, $1 - 1)", ROWS)
+    await ground.fill_queue(ROWS)
     await ground.engine.catalog.register(ground.scope, CHILD)
     return await ground.start(WHOLE)
 
@@ -70,6 +73,52 @@ async def test_a_worker_killed_at_any_point_is_replaced(ground: Ground, point: s
     # What was under way may be done again; that is one frame of each slot, or one step.
     assert len(again) <= 2 * 3, again
     assert all(count == 2 for count in again.values())
+
+
+async def test_a_child_whose_parent_died_before_it_was_started_is_started(ground: Ground) -> None:
+    await ground.engine.catalog.register(ground.scope, CHILD)
+    execution_id = await ground.start(playbook("parent", single("first", "sub"), child("sub", "faults/below", None)))
+    await ground.process(fault="decide.after_record=kill").killed()
+    (suspended,) = await ground.effects.fetch("SELECT status, child_execution_id FROM noetl.command")
+    assert suspended["status"] == "SUSPENDED"
+    assert not await ground.engine.exists(ground.scope, suspended["child_execution_id"])
+    ground.process()
+    assert (await ground.finished(execution_id)).status == "COMPLETED"
+    assert await ground.effect_runs() == {"first": 1, "below": 1}
+    await ground.assert_clean()
+
+
+async def test_a_child_that_ended_with_nobody_to_tell_lets_its_parent_go_on(ground: Ground) -> None:
+    await ground.engine.catalog.register(ground.scope, CHILD)
+    execution_id = await ground.start(playbook("parent", child("sub", "faults/below", None)))
+    await ground.engine.children.close()
+    await ground.process(fault="decide.after_record=kill").killed()
+    (waiting,) = await ground.effects.fetch("SELECT execution_id FROM noetl.execution_head")
+    assert waiting["execution_id"] == execution_id
+    ground.process()
+    assert (await ground.finished(execution_id)).status == "COMPLETED"
+    assert await ground.effect_runs() == {"below": 1}
+    await ground.assert_clean()
+
+
+@pytest.mark.parametrize("point", ["decide.before_record", "decide.after_record"])
+async def test_a_request_that_broke_off_can_be_repeated_under_its_key(ground: Ground, point: str) -> None:
+    entry = (await ground.engine.catalog.register(ground.scope, playbook("asked", single("first", None)))).entry
+    payload = {"pg": {"dsn": ground.url}}
+    faults.arm(f"{point}=raise")
+    try:
+        with pytest.raises(faults.FaultInjected):
+            await ground.engine.start(ground.scope, entry, payload, requested_by="test", key="once")
+    finally:
+        faults.arm("")
+    states = [
+        await ground.engine.start(ground.scope, entry, payload, requested_by="test", key="once") for _ in range(2)
+    ]
+    assert states[0].execution_id == states[1].execution_id
+    assert await ground.effects.fetchval("SELECT count(*) FROM noetl.event WHERE event_type = 'execution.requested'") == 1
+    async with open_short_leased(ground.url, ground.home, slots=1) as driven:
+        assert (await driven.engine.finished(ground.scope, states[0].execution_id)).status == "COMPLETED"
+    await ground.assert_clean()
 
 
 @pytest.mark.parametrize("point", REAPING)

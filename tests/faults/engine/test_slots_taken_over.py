@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from tests.faults.engine.ground import Ground, until
 from tests.faults.engine.playbooks import FRAME_ROWS, ROWS, collection, playbook
@@ -67,8 +65,7 @@ async def test_a_slot_whose_lease_ran_out_before_its_frames_did_gives_the_frame_
 
 async def test_a_slot_that_is_given_back_gives_its_frame_back(ground: Ground) -> None:
     dispatch, grant, _ = await slot_of(ground, LONG)
-    await dispatch.give_back(grant, "the database was away", delay_seconds=0)
-    (again,) = await dispatch.claim("second", 1, 0)
+    again = await given_back(dispatch, grant)
     assert (await work_off(dispatch, again, "second"))[0] == (0, 2)
     await assert_all_rows(ground, grant.execution_id)
 
@@ -86,16 +83,38 @@ async def test_a_slot_that_was_taken_away_gets_no_frame_any_more(ground: Ground)
 async def test_a_loop_does_not_end_while_a_frame_of_it_is_open(ground: Ground) -> None:
     """A frame that was lost while its slot was kept is nobody's for a while, and its rows are not forgotten."""
     dispatch, grant, frame = await slot_of(ground, LONG)
-    (held,) = await asyncio.gather(work_but_the_first(dispatch, grant))
-    assert held == ROWS - FRAME_ROWS
+    assert await work_but_the_first(dispatch, grant) == ROWS - FRAME_ROWS
     report = CommandEnded(command_id=grant.command_id, attempt=grant.attempt, status="ok")
     with pytest.raises(NoetlError) as refused:
         await dispatch.complete(grant, report, worker="first", take_next=False)
     assert refused.value.disposition == "transient"
-    await dispatch.give_back(grant, refused.value.message, delay_seconds=0)
-    (again,) = await dispatch.claim("second", 1, 0)
+    again = await given_back(dispatch, grant)
     assert await work_off(dispatch, again, "second") == [(frame.first_index, 2)]
     await assert_all_rows(ground, grant.execution_id)
+
+
+async def test_a_fan_out_that_failed_fast_ends_though_a_shard_is_left(ground: Ground) -> None:
+    loop = "{in: [1, 2, 3], iterator: n, spec: {mode: fanout, max_in_flight: 2, fanout: {fail_fast: true}}}"
+    execution_id = await ground.start(playbook("fast", f"  - step: each\n    loop: {loop}\n    tool: {{kind: noop}}\n"))
+    dispatch = ground.engine.dispatch(ground.scope)
+    one, other = await dispatch.claim("first", 2, 0)
+    frames = [await dispatch.next_frame(grant, "first") for grant in (one, other)]
+    assert frames[1] is not None
+    failed = FrameReport(row_count=1, failed_count=1, errors=[{"message": "refused"}])
+    assert await dispatch.commit_frame(other, frames[1], failed, worker="first", take_next=True) is None
+    for grant in (other, await given_back(dispatch, one)):
+        assert await dispatch.next_frame(grant, "second") is None
+        report = CommandEnded(command_id=grant.command_id, attempt=grant.attempt, status="ok")
+        await dispatch.complete(grant, report, worker="second", take_next=False)
+    assert (await ground.finished(execution_id)).status == "FAILED"
+    await ground.assert_clean()
+
+
+async def given_back(dispatch: LocalDispatch, grant: CommandGrant) -> CommandGrant:
+    """Let a slot change hands."""
+    await dispatch.give_back(grant, "the database was away", delay_seconds=0)
+    (again,) = await dispatch.claim("second", 1, 0)
+    return again
 
 
 async def work_but_the_first(dispatch: LocalDispatch, grant: CommandGrant) -> int:

@@ -15,6 +15,7 @@ from noetl.dispatch.grants import Child, CommandGrant, FrameGrant, FrameReport
 from noetl.dispatch.port import Dispatch
 from noetl.dispatch.remote import RemoteDispatch
 from noetl.errors import Conflict, LeaseLost, NotFound
+from noetl.ledger.database import Database
 from noetl.model.ids import parse_id
 from noetl.payloads.memory import MemoryPayloadStore
 from noetl.plan.trigger import CommandEnded
@@ -165,8 +166,22 @@ async def test_rows_claimed_elsewhere_become_a_frame(
     await dispatch.give_back(slot, "goes away", delay_seconds=0)
     with pytest.raises(LeaseLost):
         await dispatch.dispatch_rows(slot, "w1", rows, 2)
-    # The frame is still this worker's, and counts.
-    assert await dispatch.commit_frame(slot, first, FrameReport(row_count=2), worker="w1", take_next=False) is None
+
+
+async def test_a_slot_that_ran_out_commits_what_it_holds_and_gets_no_more(
+    server: Server, dispatch: Dispatch, database: Database
+) -> None:
+    await started(server, LOOP, "tests/loop")
+    slot = await claimed(dispatch)
+    first, second = await _frame(dispatch, slot), await _frame(dispatch, slot)
+    async with database.transaction(HOME) as connection:
+        await connection.execute("UPDATE noetl.command SET lease_until = now() - interval '1 second'")
+    report = FrameReport(row_count=2)
+    assert await dispatch.commit_frame(slot, first, report, worker="w1", take_next=False) is None
+    with pytest.raises(LeaseLost):
+        await dispatch.commit_frame(slot, second, report, worker="w1", take_next=True)
+    stage = await server.call("GET", f"/api/stages/{first.stage_id}", status=200)
+    assert (stage["rows_done"], stage["frames_open"], stage["frames_minted"]) == (4, 0, 2)
 
 
 async def test_a_child_runs_once_and_its_end_comes_back(server: Server, dispatch: Dispatch) -> None:

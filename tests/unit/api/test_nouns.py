@@ -123,7 +123,9 @@ async def test_a_stage_and_its_frames_can_be_seen_while_open_and_after(server: S
     await dispatch.complete(slot, report_of, worker="w1", take_next=False)
     assert slot.loop is not None
     await server.projections.project()
-    closed = await server.call("GET", f"/api/stages/{slot.loop.stage_id}", status=200)
+    place = f"/api/stages/{slot.loop.stage_id}"
+    closed = await server.call("GET", f"{place}?execution_id={slot.execution_id}", status=200)
+    assert closed == await server.call("GET", place, status=200)
     assert (closed["status"], closed["rows_done"], closed["frames_minted"]) == ("COMPLETED", 5, 3)
     await server.call("GET", "/api/stages/1234567890123", status=404)
 

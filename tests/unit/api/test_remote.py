@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import ClientSession, web
-from tests.unit.api.serving import LOOP, TWO_STEPS, Server, running
+from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server, running
 
 from noetl.credentials.secret import Secret
 from noetl.dispatch.grants import CommandGrant, FrameReport
 from noetl.dispatch.remote import RemoteDispatch
 from noetl.errors import Denied, LeaseLost, Unavailable
+from noetl.ledger.database import Database
 from noetl.plan.trigger import CommandEnded
 
 
@@ -119,6 +120,26 @@ async def test_a_commit_whose_answer_got_lost_leads_to_the_next_frame(
     assert following.first_index == 2
     stage = await server.call("GET", f"/api/stages/{frame.stage_id}", status=200)
     assert (stage["frames_minted"], stage["rows_done"]) == (2, 2)
+
+
+async def test_a_server_that_never_saw_the_slot_takes_the_commit_of_its_frame(
+    server: Server, wire: Wire, remote: RemoteDispatch, database: Database
+) -> None:
+    slot = await first_command(server, remote, LOOP, "tests/loop")
+    frame = await remote.next_frame(slot, "w1")
+    assert frame is not None
+    async with running(server.services, server.projections, auth=False) as other:
+        wire.target = other.url
+        following = await remote.commit_frame(slot, frame, FrameReport(row_count=2), worker="w1", take_next=True)
+        assert following is not None
+    async with running(server.services, server.projections, auth=False) as third:
+        wire.target = third.url
+        async with database.transaction(HOME) as connection:
+            await connection.execute("UPDATE noetl.command SET lease_until = now() - interval '1 second'")
+        report = FrameReport(row_count=2)
+        assert await remote.commit_frame(slot, following, report, worker="w1", take_next=True) is None
+        with pytest.raises(LeaseLost):
+            await remote.next_frame(slot, "w1")
 
 
 async def test_a_claim_and_a_heartbeat_wait_for_the_server_to_come_back(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from noetl.api.endpoint import ANYONE, READERS, WRITERS, Answer, Call, Routes
-from noetl.api.wire import Body, Name, View
+from noetl.api.wire import NO_NUL, Body, Name, View
 from noetl.catalog.playbooks import Entry
 from noetl.errors import NotFound
 
@@ -23,7 +23,7 @@ _TYPES: tuple[tuple[type, str], ...] = (
 class RegisterRequest(Body, frozen=True, kw_only=True):
     """The source of a playbook."""
 
-    content: Annotated[str, Meta(max_length=4_000_000)]
+    content: Annotated[str, Meta(max_length=4_000_000, pattern=NO_NUL)]
     resource_type: Literal["playbook", "Playbook"] = "playbook"
 
 
@@ -55,8 +55,8 @@ class RegisterAnswer(CatalogVersion, frozen=True, kw_only=True):
 class CatalogListRequest(Body, frozen=True, kw_only=True):
     """Which paths to list."""
 
-    prefix: Annotated[str, Meta(max_length=255)] = ""
-    after: Annotated[str, Meta(max_length=255)] = ""
+    prefix: Annotated[str, Meta(max_length=255, pattern=NO_NUL)] = ""
+    after: Annotated[str, Meta(max_length=255, pattern=NO_NUL)] = ""
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
 

@@ -9,7 +9,7 @@ from msgspec import Meta, field
 
 from noetl.api.leased import CommandLease
 from noetl.api.routes.commands import Locality
-from noetl.api.wire import Body, Name, View
+from noetl.api.wire import Body, Id, Name, View
 from noetl.dispatch.grants import FrameGrant
 from noetl.model.payload_ref import PayloadRef
 
@@ -54,6 +54,12 @@ class CtxAnswer(View, frozen=True, kw_only=True):
     """What committed frames of the loop have set."""
 
     ctx: dict[str, Any]
+
+
+class StageQuery(Body, frozen=True, kw_only=True):
+    """Whose stage it is; naming the execution spares a search for one that is closed."""
+
+    execution_id: Id | None = None
 
 
 class StageView(View, frozen=True, kw_only=True):

@@ -19,10 +19,12 @@ from noetl.api.routes.stage_views import (
     FramesQuery,
     FrameView,
     RowsRequest,
+    StageQuery,
     StageView,
 )
 from noetl.dispatch.grants import CommandGrant, FrameGrant
 from noetl.errors import Conflict, LeaseLost, NotFound
+from noetl.model.ids import parse_id
 
 routes = Routes("stages")
 
@@ -31,7 +33,8 @@ SELECT execution_id, loop_id, step_name, kind, total_rows, next_index, frames_mi
        rows_done, rows_failed, errors, frame_policy FROM noetl.stage WHERE stage_id = $1
 """
 _PROJECTED = """
-SELECT state FROM noetl.projection WHERE projection = 'stage' AND state ->> 'stage_id' = $1 LIMIT 1
+SELECT state FROM noetl.projection WHERE projection = 'stage' AND state ->> 'stage_id' = $1
+AND ($2::bigint IS NULL OR execution_id = $2) LIMIT 1
 """
 _FRAMES = """
 SELECT frame_id, execution_id, status, frame_index, first_index, row_count, attempt, worker, lease_until, last_heartbeat
@@ -90,11 +93,12 @@ async def get_loop_ctx(call: Call, stage_id: int, body: CtxRequest) -> CtxAnswer
 
 
 @routes.get("/api/stages/{stage_id}", READERS)
-async def get_stage(call: Call, stage_id: int) -> StageView:
+async def get_stage(call: Call, stage_id: int, query: StageQuery) -> StageView:
     """Return a stage; one that is closed as far as projections have come."""
+    execution_id = None if query.execution_id is None else parse_id(query.execution_id)
     async with call.services.database.transaction(call.scope) as connection:
         row = await connection.fetchrow(_OPEN, stage_id)
-        kept = None if row is not None else await connection.fetchval(_PROJECTED, str(stage_id))
+        kept = None if row is not None else await connection.fetchval(_PROJECTED, str(stage_id), execution_id)
     if row is not None:
         shown = {name: value for name, value in row.items() if name in StageView.__struct_fields__}
         shown |= {"execution_id": str(row["execution_id"]), "frame_policy": orjson.loads(row["frame_policy"])}

@@ -9,7 +9,7 @@ import orjson
 from msgspec import Meta, field
 
 from noetl.api.endpoint import READERS, WORKERS, Call, Routes
-from noetl.api.wire import Body, Name, View
+from noetl.api.wire import Body, Name, Text, View
 from noetl.errors import NotFound
 
 routes = Routes("workers")
@@ -39,7 +39,7 @@ class WorkerRequest(Body, frozen=True, kw_only=True):
     worker_id: Name
     pool: Name = "default"
     slots: Annotated[int, Meta(ge=0, le=100_000)] = 1
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[Name, Text] = field(default_factory=dict)
 
 
 class WorkerName(Body, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import asyncpg
@@ -10,6 +11,7 @@ import asyncpg
 from noetl.execute.outcome import Outcome
 from noetl.execute.tools.port import Call, Resources
 from noetl.execute.tools.postgres import PostgresTool, answered, refused, within
+from noetl.execute.tools.postgres_params import bind, named
 from noetl.execute.tools.postgres_pool import Pool, pool_for
 from noetl.execute.tools.postgres_problems import BadCommand, problem_of
 from noetl.execute.tools.postgres_script import BETWEEN, Result, commanded, joined, run_one
@@ -35,6 +37,14 @@ class Piece(NamedTuple):
     def is_text(self) -> bool:
         """Whether it can be sent together with others."""
         return self.call.options.get("params") is None and not gives_rows(self.found[-1])
+
+    @property
+    def repeated(self) -> str | None:
+        """The text of a command with parameters: calls with the same text differ in their values alone."""
+        params = self.call.options.get("params")
+        if params is None or len(self.found) != 1 or gives_rows(self.found[0]):
+            return None
+        return f"{'names' if isinstance(params, dict) else 'list'} {self.found[0].text}"
 
 
 async def run_batch(calls: Sequence[Call], resources: Resources) -> list[Outcome]:
@@ -89,16 +99,21 @@ async def _together(connection: Connection, pool: Pool, pieces: list[Piece]) -> 
     waiting, size = list[Piece](), 0
     if not all(piece.is_text for piece in pieces) or sum(_size(piece) for piece in pieces) > _TEXT_LIMIT:
         await connection.execute("BEGIN")
-    for piece in pieces:
-        if not piece.is_text or size + _size(piece) > _TEXT_LIMIT:
-            results += await _send(connection, waiting)
-            waiting, size = [], 0
-        if piece.is_text:
-            waiting.append(piece)
-            size += _size(piece)
-        else:
-            results.append(await _run_piece(connection, pool, piece))
-    results += await _send(connection, waiting)
+    for kind, group in groupby(pieces, lambda piece: piece.repeated or piece.is_text):
+        if isinstance(kind, str):
+            results += await _send_many(connection, pool, list(group))
+            continue
+        for piece in group:
+            if not piece.is_text or size + _size(piece) > _TEXT_LIMIT:
+                results += await _send(connection, waiting)
+                waiting, size = [], 0
+            if piece.is_text:
+                waiting.append(piece)
+                size += _size(piece)
+            else:
+                results.append(await _run_piece(connection, pool, piece))
+        results += await _send(connection, waiting)
+        waiting, size = [], 0
     if connection.is_in_transaction():
         await connection.execute("COMMIT")
     return [answered(result, len(piece.found)) for piece, result in zip(pieces, results, strict=True)]
@@ -113,6 +128,18 @@ async def _send(connection: Connection, pieces: Sequence[Piece]) -> list[Result]
         return []
     tag = await connection.execute(BETWEEN.join(joined(piece.found) for piece in pieces))
     return [Result([], [], None)] * (len(pieces) - 1) + [commanded(tag)]
+
+
+async def _send_many(connection: Connection, pool: Pool, pieces: Sequence[Piece]) -> list[Result]:
+    """Send one command with the values of many calls; the driver lets no round trip wait for the one before."""
+    values = list[list[str | None]]()
+    for piece in pieces:
+        params = piece.call.options.get("params")
+        given = named(params)
+        bound = await bind(connection, pool, piece.found[0].text, given, listed=not isinstance(params, dict))
+        values.append(bound.values(given))
+    await connection.executemany(bound.text, values)
+    return [Result([], [], None)] * len(pieces)
 
 
 async def _run_piece(connection: Connection, pool: Pool, piece: Piece) -> Result:

@@ -1,0 +1,105 @@
+"""Loops over a table of the user's: rows are claimed, worked off in frames, and neither lost nor worked off twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import asyncpg
+
+from noetl.testing.playbooks import Playbooks, playbook
+
+CLAIM = """
+          UPDATE job SET status = 'claimed' WHERE id IN (
+            SELECT id FROM job WHERE status = 'pending' ORDER BY id FOR UPDATE SKIP LOCKED LIMIT {{ __frame_max_rows }})
+          RETURNING id, doc;
+"""
+
+
+def draining(frame: str, slots: int = 3) -> str:
+    """Return a playbook that drains the table `job`."""
+    return playbook(
+        "workload: {size: 20}\nworkflow:\n  - step: drain\n    loop:\n      cursor:\n        kind: postgres\n"
+        f"        auth: pg_local\n        claim: |{CLAIM}      iterator: job\n"
+        f"      spec: {{mode: cursor, max_in_flight: {slots}, frame: {frame}}}\n"
+        "    tool:\n"
+        "      - {name: work, kind: python, input: {doc: '{{ iter.job.doc }}'}, code: 'result = doc[\"id\"] + \"!\"'}\n"
+        "      - {name: save, kind: postgres, auth: pg_local, params: ['{{ iter.job.id }}', '{{ work }}'],\n"
+        '         command: "INSERT INTO done VALUES ($1, $2)"}\n'
+    )
+
+
+async def fill(database: asyncpg.Connection, rows: int) -> None:
+    """Make the tables and so many jobs."""
+    await database.execute(
+        "CREATE TABLE job (id int PRIMARY KEY, status text DEFAULT 'pending', doc jsonb);"
+        " CREATE TABLE done (id int, said text)"
+    )
+    await database.execute(
+        """INSERT INTO job (id, doc) SELECT n, jsonb_build_object('id', lpad(n::text, 4, '0')) FROM generate_series(1, $1) n""",
+        rows,
+    )
+
+
+async def all_done_once(database: asyncpg.Connection, rows: int) -> bool:
+    """Tell whether every job was worked off exactly once."""
+    done = await database.fetch("SELECT id, said FROM done ORDER BY id")
+    return [tuple(row) for row in done] == [(n, f"{n:04d}!") for n in range(1, rows + 1)]
+
+
+async def test_a_table_is_drained_in_frames_of_the_size_the_workload_says(
+    playbooks: Playbooks, user_database: asyncpg.Connection
+) -> None:
+    await fill(user_database, 110)
+    state = await playbooks.run(draining("{max_rows: '{{ size }}', row_concurrency: 4}"))
+
+    assert state.status == "COMPLETED", state.error
+    data = state.results["drain"].data
+    assert (data["total"], data["completed"], data["failed"]) == (110, 110, 0)
+    assert await all_done_once(user_database, 110)
+    events = Counter(event["event_type"] for event in await playbooks.events(state.execution_id))
+    assert events["frame.dispatched"] == events["frame.committed"] == data["frames"]
+    assert data["frames"] == 6
+    worker = await playbooks.worker()
+    assert worker.claims == 6
+
+
+async def test_claimed_rows_that_a_frame_has_no_time_for_go_on_in_another(
+    playbooks: Playbooks, user_database: asyncpg.Connection
+) -> None:
+    await fill(user_database, 40)
+    state = await playbooks.run(draining("{max_rows: 40, max_seconds: 0.02}", slots=1))
+
+    assert state.status == "COMPLETED", state.error
+    assert await all_done_once(user_database, 40)
+    data = state.results["drain"].data
+    assert (data["total"], data["completed"]) == (40, 40)
+    assert data["frames"] > 1
+    worker = await playbooks.worker()
+    assert worker.claims == 1, "rows were claimed again"
+
+
+async def test_a_commit_per_frame_keeps_what_is_good(playbooks: Playbooks, user_database: asyncpg.Connection) -> None:
+    await fill(user_database, 30)
+    await user_database.execute("ALTER TABLE done ADD CHECK (id <> 7)")
+    state = await playbooks.run(draining("{max_rows: 10, commit: frame}"))
+
+    assert (state.status, state.error) == ("FAILED", "1 of 30 rows failed")
+    done = await user_database.fetch("SELECT id FROM done ORDER BY id")
+    assert [row["id"] for row in done] == [n for n in range(1, 31) if n != 7]
+
+
+async def test_a_table_without_rows_is_drained_at_once(playbooks: Playbooks, user_database: asyncpg.Connection) -> None:
+    await fill(user_database, 0)
+    state = await playbooks.run(draining("{max_rows: 10}"))
+
+    assert state.status == "COMPLETED", state.error
+    assert state.results["drain"].data == {"total": 0, "completed": 0, "failed": 0, "frames": 0}
+
+
+async def test_a_claim_that_makes_no_sense_fails_the_step(
+    playbooks: Playbooks, user_database: asyncpg.Connection
+) -> None:
+    state = await playbooks.run(draining("{max_rows: 10}"))
+
+    assert state.status == "FAILED"
+    assert 'relation "job" does not exist' in (state.error or "")

@@ -1,0 +1,100 @@
+"""Cancelling reaches what runs: the processes of tools are gone and databases are left alone soon afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.faults.engine.ground import Ground, until
+from tests.faults.engine.playbooks import child, collection, playbook
+
+from noetl.testing.engine import open_short_leased
+
+pytestmark = [pytest.mark.service, pytest.mark.fault]
+
+ENDLESS = """
+  - step: start
+    tool: {kind: noop}
+    next: {spec: {mode: inclusive}, arcs: [{step: code}, {step: program}, {step: query}]}
+  - step: code
+    tool:
+      kind: python
+      input: {file: "{{ workload.folder }}/code"}
+      code: |
+        import os
+        from pathlib import Path
+        Path(file + ".new").write_text(str(os.getpid()))
+        os.rename(file + ".new", file)
+        while True:
+            pass
+  - step: program
+    tool:
+      kind: shell
+      command: "echo $$ > '{{ workload.folder }}/program.new'; mv '{{ workload.folder }}/program.new' '{{ workload.folder }}/program'; sleep 600 & wait"
+  - step: query
+    tool: {kind: postgres, auth: "{{ workload.pg }}", command: "SELECT pg_sleep(600)"}
+"""
+BELOW = playbook("endless", ENDLESS)
+ABOVE = playbook(
+    "above",
+    child("below", "faults/endless", None).replace(
+        'input: {pg: "{{ workload.pg }}"}', 'input: {pg: "{{ workload.pg }}", folder: "{{ workload.folder }}/below"}'
+    ),
+)
+SOON_SECONDS = 10.0
+SLEEPERS = """
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'
+AND query LIKE 'SELECT pg_sleep%'
+"""
+
+
+async def processes_in(folder: Path) -> list[psutil.Process]:
+    """Wait until the python and shell tasks run, and return their processes with everything they started."""
+
+    async def told() -> bool:
+        return (folder / "code").exists() and (folder / "program").exists()
+
+    await until(told, "tools at work")
+    own = [psutil.Process(int((folder / name).read_text())) for name in ("code", "program")]
+    return [*own, *(below for process in own for below in process.children(recursive=True))]
+
+
+@pytest.mark.parametrize("above", [False, True], ids=["the execution itself", "its parent"])
+async def test_cancelling_an_execution_ends_what_its_tools_do(ground: Ground, tmp_path: Path, above: bool) -> None:
+    (tmp_path / "below").mkdir()
+    async with open_short_leased(ground.url, ground.home, slots=4, reaps=True) as driven:
+        if above:
+            await ground.engine.catalog.register(ground.scope, BELOW)
+            execution_id = await ground.start(ABOVE, folder=str(tmp_path))
+        else:
+            execution_id = await ground.start(BELOW, folder=str(tmp_path / "below"))
+        running = await processes_in(tmp_path / "below")
+        assert len(running) >= 3
+        await until(lambda: ground.effects.fetchval(SLEEPERS), "a query at work")
+
+        # Asked of a process that does none of the work: whoever does it learns of it by its leases.
+        cancelled = await ground.engine.cancel(ground.scope, execution_id, reason="enough", by="test")
+        assert len(cancelled) == (2 if above else 1)
+
+        async def all_gone() -> bool:
+            alive = [each for each in running if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+            return not alive and not await ground.effects.fetchval(SLEEPERS)
+
+        await until(all_gone, "an end of the tools", SOON_SECONDS)
+        for ended in cancelled:
+            assert (await driven.engine.executions.state(ground.scope, ended)).status == "CANCELLED"
+    assert [await ground.last_event(ended) for ended in cancelled] == ["execution.cancelled"] * len(cancelled)
+    await ground.assert_clean()
+
+
+async def test_cancelling_a_loop_ends_its_rows_and_hands_out_no_others(ground: Ground) -> None:
+    async with open_short_leased(ground.url, ground.home, slots=2, reaps=True):
+        async with ground.shut_gate("each-0"), ground.shut_gate("each-3"):
+            execution_id = await ground.start(playbook("loop", collection("each", None)))
+            await ground.at_the_gate(2)
+            await ground.engine.cancel(ground.scope, execution_id, reason="enough", by="test")
+            await until(ground.is_gate_free, "an end of the rows", SOON_SECONDS)
+    assert (await ground.effect_runs()).keys() == {"each-0", "each-3"}
+    assert await ground.last_event(execution_id) == "execution.cancelled"
+    await ground.assert_clean()

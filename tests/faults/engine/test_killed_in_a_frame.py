@@ -1,0 +1,79 @@
+"""A worker killed in the middle of a frame: the new owner works off exactly that frame's rows, and no others again."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from tests.faults.engine.ground import Ground
+from tests.faults.engine.playbooks import ROWS, collection, cursor, fanout, playbook
+
+pytestmark = [pytest.mark.service, pytest.mark.fault]
+
+OPEN_FRAME = "SELECT frame_id, first_index, row_count, attempt, input_ref FROM noetl.frame"
+
+
+@pytest.mark.parametrize("loop", [collection, cursor])
+async def test_the_new_owner_works_off_the_rows_of_the_frame_and_no_others(ground: Ground, loop: type) -> None:
+    await ground.fill_queue(ROWS)
+    first = ground.process(slots=1)
+    async with ground.shut_gate("each-4"):
+        execution_id = await ground.start(playbook("each", loop("each", None, slots=1)))
+        await ground.at_the_gate()
+        (left,) = await ground.effects.fetch(OPEN_FRAME)
+        assert (left["first_index"], left["row_count"], left["attempt"]) == (3, 3, 1)
+        before = await ground.effect_runs()
+        first.send(signal.SIGKILL)
+        await first.killed()
+    ground.process(slots=1)
+    state = await ground.finished(execution_id)
+    assert (state.status, state.results["each"].data["completed"]) == ("COMPLETED", ROWS)
+    frame = {f"each-{n}" for n in range(3, 6)}
+    assert await ground.effect_runs() == {
+        key: 2 if key in frame and key in before else 1 for key in (f"each-{n}" for n in range(ROWS))
+    }
+
+    told = await ground.events(execution_id, "frame.dispatched", "frame.abandoned", "frame.committed")
+    ours = [event["event_type"] for event in told if event["frame_id"] == left["frame_id"]]
+    assert ours == ["frame.dispatched", "frame.abandoned", "frame.dispatched", "frame.committed"]
+    assert len(told) == 2 * 4 + 2
+    await ground.assert_clean()
+
+
+async def test_a_shard_whose_worker_was_killed_is_worked_off_by_another(ground: Ground) -> None:
+    first = ground.process(slots=1)
+    async with ground.shut_gate("each-4"):
+        execution_id = await ground.start(playbook("each", fanout("each", rows=ROWS, slots=1)))
+        await ground.at_the_gate()
+        first.send(signal.SIGKILL)
+        await first.killed()
+    ground.process(slots=1)
+    assert (await ground.finished(execution_id)).status == "COMPLETED"
+    assert await ground.effect_runs() == {f"each-{n}": 2 if n == 4 else 1 for n in range(ROWS)}
+    assert len(await ground.events(execution_id, "loop.shard.abandoned")) == 1
+    assert len(await ground.events(execution_id, "loop.shard.done")) == ROWS
+    (fanin,) = await ground.events(execution_id, "loop.fanin.completed")
+    assert fanin["status"] == "completed"
+    await ground.assert_clean()
+
+
+async def test_the_new_owner_of_a_claimed_frame_gets_the_same_rows(ground: Ground) -> None:
+    """INV: rows claimed in the user's database are named in the ledger, so that they need not be claimed again."""
+    await ground.fill_queue(ROWS)
+    first = ground.process(slots=1)
+    text = playbook("each", cursor("each", None, slots=1))
+    async with ground.shut_gate("each-4"):
+        await ground.start(text)
+        await ground.at_the_gate()
+        (before,) = await ground.effects.fetch(OPEN_FRAME)
+        first.send(signal.SIGKILL)
+        await first.killed()
+        second = ground.process(slots=1)
+        await ground.at_the_gate(2)
+        (after,) = await ground.effects.fetch(OPEN_FRAME)
+        second.send(signal.SIGKILL)
+        await second.killed()
+    assert (after["frame_id"], after["attempt"]) == (before["frame_id"], 2)
+    assert after["input_ref"] == before["input_ref"]
+    claimed = await ground.effects.fetch("SELECT id FROM public.queue WHERE status = 'claimed' ORDER BY id")
+    assert [row["id"] for row in claimed] == list(range(6))
