@@ -64,7 +64,7 @@ def main(
         if not wanted:
             continue
         module = importlib.import_module(f"bench.{group}")
-        sizes = ()
+        sizes: tuple[object, ...] = ()
         if group == "pft":
             sizes = (module.Options(module.Sizes(facilities, patients, max_in_flight, row_concurrency), rounds),)
         for figure in uvloop.run(module.figures(wanted, *sizes)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import time
 from collections.abc import AsyncIterator
@@ -42,8 +43,6 @@ class EngineGround:
 
     async def timed(self, entry: Entry, count: int = 1) -> float:
         """Run executions at once and return the seconds until the last has ended well."""
-        import asyncio
-
         began = time.perf_counter()
         started = await asyncio.gather(
             *(self._engine.start(self._runtime.scope, entry, requested_by="bench") for _ in range(count))
@@ -64,10 +63,13 @@ async def open_engine_ground(slots: int = RUN_SLOTS) -> AsyncIterator[EngineGrou
     folder = folder_for_server()
     settings = Settings.model_validate({"runtime": {"home": str(folder / "home")}})
     try:
-        async with open_runtime(settings) as runtime, open_engine(runtime) as engine:
-            async with open_worker(runtime, engine.dispatch(runtime.scope), slots=slots):
-                with EmbeddedServer(settings.runtime.home) as server:
-                    yield EngineGround(runtime, engine, server)
+        async with (
+            open_runtime(settings) as runtime,
+            open_engine(runtime) as engine,
+            open_worker(runtime, engine.dispatch(runtime.scope), slots=slots),
+        ):
+            with EmbeddedServer(settings.runtime.home) as server:
+                yield EngineGround(runtime, engine, server)
     finally:
         EmbeddedServer(settings.runtime.home).destroy()
         shutil.rmtree(folder)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import asyncpg
-import psutil  # type: ignore[import-untyped]
+import psutil
 from examples.pft.records import expected
 
 from bench.ground import Ground, ground

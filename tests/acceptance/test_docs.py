@@ -23,8 +23,8 @@ from typing import Any
 
 import pytest
 
-from noetl.playbook.check import problems_of
 from noetl.plan.state import State
+from noetl.playbook.check import problems_of
 from noetl.runtime.config import load_settings
 from noetl.testing.playbooks import Playbooks
 
@@ -81,17 +81,20 @@ def is_ignored(block: Block) -> bool:
 
 @contextmanager
 def temporary_home() -> Iterator[Path]:
-    """Give a home for the embedded server that an unprivileged account can enter; its server is stopped at the end."""
+    """Give a home with a running embedded server, which an unprivileged account can enter; at the end it is stopped.
+
+    It would start and stop with every command otherwise, which takes longer than most commands.
+    """
     with tempfile.TemporaryDirectory(prefix="noetl-docs-", ignore_cleanup_errors=True) as folder:
         path = Path(folder)
         path.chmod(0o755)
         environment = {**os.environ, "NOETL_HOME": str(path / ".noetl")}
+        database = [sys.executable, "-m", "noetl", "db"]
+        subprocess.run([*database, "start"], env=environment, capture_output=True, timeout=60, check=True)
         try:
             yield path / ".noetl"
         finally:
-            subprocess.run(
-                [sys.executable, "-m", "noetl", "db", "stop"], env=environment, capture_output=True, timeout=60, check=False
-            )
+            subprocess.run([*database, "stop"], env=environment, capture_output=True, timeout=60, check=False)
 
 
 def run_commands(blocks: list[Block], home: Path, prelude: str = "") -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from noetl.dispatch.engine import Engine
     from noetl.runtime.service import Stopping
     from noetl.runtime.settings import Settings
+    from noetl.runtime.telemetry import Metrics
     from noetl.runtime.wiring import Runtime
 
 host_option = click.option("--host", help="Address to listen on; default: the setting server.host.")
@@ -78,10 +79,12 @@ async def open_server(
     said: Callable[[str], None] = tell,
 ) -> AsyncIterator[Serving]:
     """Serve for the time of the block; at its end the worker finishes first, then requests, then everything else."""
+    from noetl import __version__
     from noetl.api.app import make_app
     from noetl.api.serve import serve
     from noetl.runtime.engine import open_engine
     from noetl.runtime.service import ended_early
+    from noetl.runtime.telemetry import Metrics
     from noetl.runtime.wiring import open_runtime
 
     chosen = settings.server
@@ -90,12 +93,14 @@ async def open_server(
         # People's reads have connections of their own, so that they and the workers never wait for each other.
         people = await stack.enter_async_context(open_runtime(settings))
         runtime = await stack.enter_async_context(open_runtime(settings))
-        engine = await stack.enter_async_context(open_engine(runtime))
+        metrics = Metrics(__version__, database=runtime.database)
+        metrics.watch_pool("readers", people.database.in_use)
+        engine = await stack.enter_async_context(open_engine(runtime, metrics=metrics))
         projector = runtime.projector()
         await projector.start()
         stack.push_async_callback(projector.stop)
         required, configured = await _admission(people, address)
-        services = _services(people, runtime, engine, auth_required=required)
+        services = _services(people, runtime, engine, metrics, auth_required=required)
         listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         serving = asyncio.get_running_loop().create_task(
             serve(make_app(services), address, number, auth_configured=configured, ready=listening.set_result)
@@ -147,17 +152,14 @@ async def _admission(people: Runtime, address: str) -> tuple[bool, bool]:
     return required, required and live
 
 
-def _services(people: Runtime, runtime: Runtime, engine: Engine, *, auth_required: bool) -> Services:
+def _services(people: Runtime, runtime: Runtime, engine: Engine, metrics: Metrics, *, auth_required: bool) -> Services:
     from noetl import __version__
     from noetl.api.services import Services
     from noetl.catalog.playbooks import Catalog
     from noetl.credentials.tokens import ApiTokens
     from noetl.execute.tools.registry import known_kinds
     from noetl.runtime.engine import producer_of
-    from noetl.runtime.telemetry import Metrics
 
-    metrics = Metrics(__version__, database=runtime.database)
-    metrics.watch_republished(lambda: engine.reaper.republished)
     producer, kinds = producer_of(people, "server"), tuple(sorted(known_kinds()))
     return Services(
         engine=engine,

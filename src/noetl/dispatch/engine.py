@@ -27,7 +27,6 @@ from noetl.plan.decide import COMMAND_LEASE_SECONDS
 from noetl.plan.state import State
 from noetl.plan.trigger import Cancelled, Start
 
-
 LOOK_SECONDS = 1.0
 """How often one looks whether an execution that another process drives has ended."""
 

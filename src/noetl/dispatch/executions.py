@@ -23,7 +23,6 @@ from noetl.errors import EventInvalid, NoetlError, NotFound, PayloadCollected, V
 from noetl.faults import reach
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Fence, Transition
-from noetl.model.catalogue import ENDING
 from noetl.model.event import INLINE_LIMIT, Draft
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, execution_stream

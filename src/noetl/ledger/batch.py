@@ -89,7 +89,9 @@ def _part(append: Append, *, works: bool = False) -> Part:
 
 def _digest(stream: Stream, rows: list[Row], *, works: bool) -> bytes:
     # Whoever reports the end of work again is stopped by the fence; only the very same request is a repetition.
-    return sha256(repr([row[:2] for row in rows]).encode()).digest() if works else content_digest(stream.stream_id, rows)
+    return (
+        sha256(repr([row[:2] for row in rows]).encode()).digest() if works else content_digest(stream.stream_id, rows)
+    )
 
 
 def arguments(scope: Scope, requests: Sequence[Request], key_ttl: timedelta) -> list[Any]:

@@ -59,6 +59,10 @@ class Database:
                 self._pools[role] = await self._open(role)
             return self._pools[role]
 
+    def in_use(self) -> int:
+        """Return how many connections of the pools are at work now."""
+        return sum(pool.get_size() - pool.get_idle_size() for pool in self._pools.values())
+
     async def connect(self, role: Role = "runtime") -> asyncpg.Connection:
         """Open a connection outside the pools, for listening or for holding a session lock."""
         with translated():

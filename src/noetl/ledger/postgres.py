@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -51,6 +51,8 @@ class PostgresLedger:
         self._poll_seconds = poll_seconds
         self._notifier = Notifier(database, enabled=listen)
         self._committer = Committer(database, key_ttl, self._notifier.touch)
+        self.on_transition: Callable[[Transition], None] | None = None
+        """Told about every change of work that was recorded, for counting."""
 
     async def close(self) -> None:
         """Write what is queued and wake the readers; the database stays open."""
@@ -68,7 +70,10 @@ class PostgresLedger:
         A lease that is not held as the fences say raises `LeaseLost`; otherwise the refusals of `append` hold for the
         whole. Answers stand in the order of the appends.
         """
-        return await self._committer.append(work_request(transition))
+        answers = await self._committer.append(work_request(transition))
+        if self.on_transition is not None:
+            self.on_transition(transition)
+        return answers
 
     @asynccontextmanager
     async def decision(self, scope: Scope) -> AsyncIterator[Decision]:

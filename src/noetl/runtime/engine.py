@@ -15,7 +15,9 @@ from noetl.execute.resources import WorkerResources
 from noetl.execute.services import Services
 from noetl.execute.tools.registry import known_kinds, load_tools
 from noetl.execute.worker import Worker
+from noetl.runtime.metered import MeteredPayloads
 from noetl.runtime.secrets import LocalSecrets
+from noetl.runtime.telemetry import Metrics
 from noetl.runtime.wiring import Runtime
 
 
@@ -29,17 +31,24 @@ def producer_of(runtime: Runtime, role: str) -> str:
 
 
 @asynccontextmanager
-async def open_engine(runtime: Runtime, role: str = "server") -> AsyncIterator[Engine]:
-    """Give the engine of this process, with its reaper running, for the time of the block."""
+async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics | None = None) -> AsyncIterator[Engine]:
+    """Give the engine of this process, with its reaper running, for the time of the block; `metrics` count its work."""
+    payloads = runtime.payloads
+    if metrics is not None:
+        payloads = MeteredPayloads(payloads, metrics)
+        runtime.ledger.on_transition = metrics.observe
     engine = Engine(
         runtime.database,
         runtime.ledger,
-        runtime.payloads,
+        payloads,
         runtime.ids.mint,
         runtime.ids.mint_many,
         producer_of(runtime, role),
         kinds=tuple(sorted(known_kinds())),
     )
+    if metrics is not None:
+        metrics.watch_republished(lambda: engine.reaper.republished)
+        metrics.watch_pool("workers", runtime.database.in_use)
     engine.reaper.start()
     try:
         yield engine
@@ -67,7 +76,11 @@ async def open_worker(
         resources=resources,
     )
     worker = Worker(
-        name or f"{producer_of(runtime, 'worker')}/{socket.gethostname()}", dispatch, services, slots=slots, on_rows=on_rows
+        name or f"{producer_of(runtime, 'worker')}/{socket.gethostname()}",
+        dispatch,
+        services,
+        slots=slots,
+        on_rows=on_rows,
     )
     running = asyncio.get_running_loop().create_task(worker.run(), name="noetl-worker")
     try:

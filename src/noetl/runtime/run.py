@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +62,20 @@ async def run_playbook(
     async with open_runtime(settings) as runtime, open_engine(runtime, "run") as engine:
         entry, warnings = await _entry(runtime, engine, source)
         return await run_entry(
-            runtime, engine, entry, workload or {}, slots=slots, watcher=watcher or Watcher(), warnings=warnings, project=project
+            runtime,
+            engine,
+            entry,
+            workload or {},
+            slots=slots,
+            watcher=watcher or Watcher(),
+            warnings=warnings,
+            project=project,
         )
 
 
 async def _entry(runtime: Runtime, engine: Engine, source: Path | str) -> tuple[Entry, tuple[str, ...]]:
     file = Path(source)
-    if file.is_file():
+    if await asyncio.to_thread(file.is_file):
         registered = await engine.catalog.register(
             runtime.scope, await asyncio.to_thread(file.read_text), file=str(source)
         )

@@ -19,6 +19,9 @@ from prometheus_client.registry import Collector
 
 from noetl.errors import NoetlError
 from noetl.ledger.database import Database
+from noetl.ledger.transition import Transition
+from noetl.model.catalogue import ENDING
+from noetl.model.event import Draft
 
 StageKind = Literal["loop", "fanout", "reduce"]
 Direction = Literal["read", "written"]
@@ -46,6 +49,14 @@ FROM noetl.stage AS s GROUP BY s.kind
 _COMMANDS = "SELECT count(*) FROM noetl.command WHERE status = 'PENDING' AND available_at <= now()"
 
 
+_FRAME_ENDS = frozenset(
+    {
+        "frame.committed", "frame.failed", "frame.abandoned", "frame.attempt_failed",
+        "loop.shard.done", "loop.shard.failed", "loop.shard.abandoned", "loop.shard.attempt_failed",
+    }
+)  # fmt: skip
+
+
 class Metrics:
     """The metrics of one process, in a registry of its own."""
 
@@ -58,6 +69,7 @@ class Metrics:
         self._read_at = -math.inf
         self._reading = asyncio.Lock()
         self._frames: deque[tuple[float, float]] = deque(maxlen=_WINDOW_FRAMES)
+        self._leased: dict[int | None, float] = {}
         self._pools: dict[str, Callable[[], int]] = {}
         self._highest: dict[str, int] = {}
         self._add_series(version)
@@ -109,6 +121,34 @@ class Metrics:
             self._depth.labels(pool)
         self._republished = _Republished()
         registry.register(self._republished)
+
+    def observe(self, transition: Transition) -> None:
+        """Count what a recorded change of work says."""
+        events = 0
+        for append in transition.appends:
+            for draft in append.drafts:
+                events += 1
+                self._observe_event(draft)
+        self.events_appended(events)
+
+    def _observe_event(self, draft: Draft) -> None:
+        kind = draft.event_type
+        if kind.startswith("command."):
+            word = kind.removeprefix("command.")
+            if word in self._commands:
+                self._commands[word].inc()
+        elif kind in ("frame.dispatched", "loop.shard.enqueued"):
+            if len(self._leased) < _WINDOW_FRAMES:
+                self._leased[draft.frame_id] = self._clock()
+        elif kind in _FRAME_ENDS:
+            leased = self._leased.pop(draft.frame_id, None)
+            if leased is not None:
+                self.frame_ended(self._clock() - leased)
+        elif kind == "execution.requested":
+            self.execution_started()
+        elif kind in ENDING:
+            status: EndStatus = kind.rpartition(".")[2].upper()  # type: ignore[assignment]
+            self.execution_ended(status)
 
     def execution_started(self) -> None:
         """Count an execution that began."""

@@ -189,7 +189,7 @@ class Ground:
     async def assert_clean(self) -> None:
         """Nothing is open any more, and replay tells what the projections tell."""
         for table in OPEN_ROWS:
-            left = await self.effects.fetch(f"SELECT * FROM noetl.{table}")  # noqa: S608
+            left = await self.effects.fetch(f"SELECT * FROM noetl.{table}")
             assert not left, f"{table} has open rows: {[dict(row) for row in left]}"
         database = Database(self.url)
         ledger = PostgresLedger(database)

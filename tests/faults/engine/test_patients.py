@@ -25,12 +25,12 @@ async def count_effects(ground: Ground) -> dict[str, int]:
     """Return how many records were saved of each kind; none before the tables are made."""
     if await ground.effects.fetchval("SELECT to_regclass('public.pft_test_facility_stage_gate')") is None:
         return {}
-    query = " UNION ALL ".join(f"SELECT '{kind}' AS kind, count(*) FROM public.{table}" for kind, table in TABLES.items())  # noqa: S608
+    query = " UNION ALL ".join(f"SELECT '{kind}' AS kind, count(*) FROM public.{table}" for kind, table in TABLES.items())
     return {row["kind"]: row["count"] for row in await ground.effects.fetch(query)}
 
 
 async def test_killed_workers_change_nothing_of_what_is_fetched(ground: Ground) -> None:
-    chance = random.Random(20_261_116)  # noqa: S311 - repeatable on purpose
+    chance = random.Random(20_261_116)
     totals = expected(1, PATIENTS, "s3")
     text = PLAYBOOK.read_text().replace("lease_seconds: 120", f"lease_seconds: {LEASE_SECONDS}\n          max_attempts: 20")
     async with serve() as api_url:

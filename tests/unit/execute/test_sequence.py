@@ -8,12 +8,12 @@ import pytest
 from noetl.errors import LeaseLost, NotFound, Unavailable
 from noetl.execute.compiled import CompiledTask, compile_step
 from noetl.execute.outcome import Outcome, failed
-from noetl.playbook.scopes import Names, names_of
 from noetl.execute.sequence import SequenceResult, Tried, run_sequence
 from noetl.execute.tools.port import Call, Credential, Resources
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.playbook.model import Output, Playbook, Policy, Rule, Select, Step, Task, Then
+from noetl.playbook.scopes import Names, names_of
 
 Answer = Callable[[Call], Outcome | Awaitable[Outcome]]
 
