@@ -5,6 +5,7 @@ Prints every problem and exits 1 if there is one.
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -17,7 +18,7 @@ SOURCE_LINES = 500
 TEST_LINES = 800
 BANNED_NAMES = re.compile(r"(^|/)(utils?|common|helpers?|misc|base|core|manager|legacy|v2)(\.py|/)")
 LEFT_OVER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
-SLEEPING = re.compile(r"\b(time|asyncio)\.sleep\((?!0\))")
+NAMED_FOR_A_REASON = {"src/noetl/playbook/legacy.py": "it reads what legacy playbooks wrote"}
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -67,13 +68,24 @@ def manners() -> Iterator[str]:
     for path in tracked("*.py", "*.sql", "*.md", "Makefile", "*.toml"):
         name = str(path.relative_to(ROOT))
         text = path.read_text()
-        if BANNED_NAMES.search(name):
+        if BANNED_NAMES.search(name) and name not in NAMED_FOR_A_REASON:
             yield f"{name}: a name that says nothing"
         for number, line in enumerate(text.splitlines(), 1):
             if LEFT_OVER.search(line) and name != "tools/check_repository.py":
                 yield f"{name}:{number}: a left-over mark"
-            if name.startswith("tests/") and SLEEPING.search(line):
-                yield f"{name}:{number}: sleeps instead of waiting for a signal"
+        if name.startswith("tests/") and path.suffix == ".py":
+            yield from (f"{name}:{line}: sleeps instead of waiting for a signal" for line in _sleeps(text))
+
+
+def _sleeps(text: str) -> Iterator[int]:
+    """Find where a test itself sleeps; code that it hands to others as text may."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "sleep":
+            continue
+        module = node.func.value
+        is_pause = bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
+        if isinstance(module, ast.Name) and module.id in ("time", "asyncio") and not is_pause:
+            yield node.lineno
 
 
 def locks() -> Iterator[str]:

@@ -31,7 +31,13 @@ from noetl.testing.playbooks import Playbooks
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NOTES = {"yaml": {"", "run", "old", "wrong", "settings"}, "json": {"", "came to"}, "sh": {""}, "text": {""}, "sql": {""}}
+NOTES = {
+    "yaml": {"", "run", "old", "wrong", "settings"},
+    "json": {"", "came to"},
+    "sh": {""},
+    "text": {""},
+    "sql": {""},
+}
 SERVER_PORT = "8082"
 
 
@@ -107,7 +113,9 @@ def run_commands(blocks: list[Block], home: Path, prelude: str = "") -> str:
         port = str(taken.getsockname()[1])
     told = [f": {block.place}\n{block.text.replace(SERVER_PORT, port)}" for block in blocks]
     # Servers and workers that a page starts in the background end with the shell.
-    script = "\n".join(["set -euo pipefail", "trap 'jobs -p | xargs -r kill 2>/dev/null; wait' EXIT", prelude, "set -x", *told])
+    script = "\n".join(
+        ["set -euo pipefail", "trap 'jobs -p | xargs -r kill 2>/dev/null; wait' EXIT", prelude, "set -x", *told]
+    )
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

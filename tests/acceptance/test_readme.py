@@ -40,7 +40,7 @@ def test_the_readme_leads_to_files_that_are_there() -> None:
 
 @pytest.mark.service
 def test_every_command_of_the_readme_runs_in_order() -> None:
-    demo = f"make() {{ test \"$*\" = demo\n{recipe('demo')}\n}}"
+    demo = f'make() {{ test "$*" = demo\n{recipe("demo")}\n}}'
     with temporary_home() as home:
         printed = run_commands(COMMANDS, home, prelude=demo)
     assert '"large_orders": 5' in printed

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -131,8 +132,9 @@ def test_with_a_token_a_server_admits_only_those_who_carry_one(noetl: Noetl, beg
     server = begin("server", "--port", "0")
     url = line(server).removeprefix("listening on ")
     noetl("catalog", "register", "hello.yaml")
-    with pytest.raises(urllib.error.HTTPError, match="401"):
+    with pytest.raises(HTTPError, match="401") as unknown:
         call(f"{url}/api/execute", {"path": "demo/hello"})
+    unknown.value.close()
     refused = begin("worker", "--server", url)
     assert refused.wait(30) == 1
     worker = begin("worker", "--server", url, NOETL_WORKER__TOKEN=made["worker"])

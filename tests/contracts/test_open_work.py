@@ -108,6 +108,7 @@ def whole_story(run: Driven) -> list[Transition]:
 
 
 async def test_the_fold_equals_the_rows_after_every_change(ledger: PostgresLedger, database: Database) -> None:
+    """INV-30."""
     run = Driven()
     for number, change in enumerate(whole_story(run)):
         await ledger.transact(change)
@@ -366,6 +367,7 @@ async def test_the_catalog_equals_its_events(catalog: Catalog, database: Databas
 async def test_a_version_that_was_changed_is_named(
     catalog: Catalog, database: Database, found: Projections, owner_url: str, statement: str, fields: list[str]
 ) -> None:
+    """INV-43."""
     await damage(owner_url, statement)
     report = await found.verifier.verify(SCOPE)
     assert [(item.where, item.field) for item in report.differences] == [("catalog", field) for field in fields]

@@ -76,6 +76,7 @@ async def test_answers_stand_in_the_order_of_the_appends(ledger: PostgresLedger)
 async def test_a_change_that_is_refused_leaves_others_of_its_statement_standing(
     ledger: PostgresLedger, database: Database
 ) -> None:
+    """INV-29."""
     runs = [await Driven().begin(ledger, "a/1/0") for _ in range(24)]
     before = await statements(database)
     tries = []
@@ -287,7 +288,7 @@ async def test_a_frame_of_a_stage_that_is_closed_has_no_lease(ledger: PostgresLe
 async def test_a_repeated_change_gets_the_first_answer(
     ledger: PostgresLedger, database: Database, owner_url: str
 ) -> None:
-    """INV-04: the same event ids, as after a lost connection, whether keys, versions or leases would refuse them."""
+    """INV-32, INV-04: the same event ids, as after a lost connection, whether keys, versions or leases would refuse them."""
     run = await Driven().begin(ledger, "a/1/0", stage=True)
     frame, following, held = IDS.mint(), IDS.mint(), token()
     versioned = run.issued("b/1/0")
@@ -341,6 +342,7 @@ async def test_connections_that_are_cut_lose_and_repeat_nothing(ledger: Postgres
 
 @pytest.mark.parametrize("kind", sorted(ENDING))
 async def test_an_end_leaves_no_row_of_its_execution(ledger: PostgresLedger, database: Database, kind: str) -> None:
+    """INV-30."""
     run, other = [await Driven().begin(ledger, "a/1/0", "a/1/1", stage=True) for _ in range(2)]
     for each in (run, other):
         await ledger.transact(each.dispatched(IDS.mint(), token()))
@@ -502,6 +504,7 @@ async def test_equal_ids_in_two_organizations_are_two_leases(ledger: PostgresLed
 
 @pytest.mark.parametrize("role", ["runtime", "projector", "retention", "reaper"])
 async def test_no_role_writes_the_rows_itself(database: Database, role: Role) -> None:
+    """INV-31."""
     for table in WORK_TABLES:
         for statement in (
             f"INSERT INTO noetl.{table} SELECT * FROM noetl.{table}",
@@ -517,6 +520,7 @@ async def test_no_role_writes_the_rows_itself(database: Database, role: Role) ->
 async def test_heartbeats_move_the_times_of_a_lease_and_nothing_else(
     ledger: PostgresLedger, database: Database
 ) -> None:
+    """INV-31."""
     run = await Driven().begin(ledger, "a/1/0", stage=True)
     await ledger.transact(run.dispatched(IDS.mint(), token()))
     granted = {}
@@ -569,6 +573,7 @@ async def test_one_change_that_the_database_cannot_take_does_not_fail_its_statem
 
 
 async def test_an_append_of_a_change_keeps_its_expected_version(ledger: PostgresLedger) -> None:
+    """INV-28."""
     run = await Driven().begin(ledger)
     issued = run.issued("a/1/0").appends[0]
     with pytest.raises(VersionConflict, match="is at version 1, not at 4"):

@@ -17,9 +17,13 @@ INLINE_BYTES = 32_768
 """Up to this many bytes of frames' results stand in the step's own result."""
 
 _COMMITTED = """
-SELECT frame_id, current_index, payload_ref, meta FROM noetl.event
-WHERE execution_id = $1 AND loop_id = $2 AND event_type IN ('frame.committed', 'loop.shard.done')
-  AND payload_ref IS NOT NULL ORDER BY current_index, frame_id
+SELECT e.frame_id, coalesce(e.current_index, d.current_index) AS first_index, e.payload_ref,
+       (e.meta ->> 'row_count')::integer AS row_count
+FROM noetl.event AS e LEFT JOIN noetl.event AS d ON d.execution_id = e.execution_id AND d.loop_id = e.loop_id
+    AND d.frame_id = e.frame_id AND d.event_type IN ('frame.dispatched', 'loop.shard.enqueued') AND d.stream_version = 1
+WHERE e.execution_id = $1 AND e.loop_id = $2
+  AND e.event_type IN ('frame.committed', 'frame.failed', 'loop.shard.done', 'loop.shard.failed')
+ORDER BY first_index, e.frame_id
 """
 
 
@@ -34,26 +38,34 @@ class Gathering:
         """Return the rows' results, or the reference of a manifest where they are many."""
         async with self._database.transaction(scope) as connection:
             rows = await connection.fetch(_COMMITTED, execution_id, loop_id)
-        refs = [msgspec.convert(orjson.loads(row["payload_ref"]), PayloadRef) for row in rows]
-        if not refs:
+        refs = [None if row["payload_ref"] is None else _reference(row["payload_ref"]) for row in rows]
+        if not any(refs):
             return None, None
-        if sum(ref.bytes for ref in refs) <= INLINE_BYTES:
+        if sum(ref.bytes for ref in refs if ref is not None) <= INLINE_BYTES:
             results: list[Any] = []
-            for ref in refs:
-                results += rows_of(await self._payloads.fetch(scope, ref))
+            for row, ref in zip(rows, refs, strict=True):
+                # Rows of a frame that failed as a whole keep their places, so that results and rows stay side by side.
+                if ref is None:
+                    results += [None] * row["row_count"]
+                else:
+                    results += rows_of(await self._payloads.fetch(scope, ref))
             return results, None
         manifest = {
             "frames": [
                 {
                     "frame_id": str(row["frame_id"]),
-                    "first_index": row["current_index"],
-                    "rows": ref.rows,
-                    "ref": msgspec.to_builtins(ref),
+                    "first_index": row["first_index"],
+                    "rows": row["row_count"],
+                    "ref": None if ref is None else msgspec.to_builtins(ref),
                 }
                 for row, ref in zip(rows, refs, strict=True)
             ]
         }
         return None, await self._payloads.store(scope, encode_json(manifest), JSON)
+
+
+def _reference(written: str) -> PayloadRef:
+    return msgspec.convert(orjson.loads(written), PayloadRef)
 
 
 def rows_of(data: bytes) -> list[Any]:

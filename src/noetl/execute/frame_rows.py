@@ -22,6 +22,9 @@ from noetl.plan.state import net, written
 from noetl.playbook.model import Step
 from noetl.playbook.scopes import Names
 
+SET_MOST = 32_768
+"""Bytes of shared values that the rows of one frame may set: they stand in the event of its commit."""
+
 RunChild = Callable[[CompiledTask, Call], Awaitable[Outcome]]
 
 
@@ -89,12 +92,13 @@ class FrameRun:
         self._total = grant.loop.total
         self._deferred: list[tuple[RowEnd, Call]] = []
         self._until = self._save_at = 0.0
+        self._set: dict[str, Any] = {}
         self._bytes = 0
         self.end = FrameEnd()
 
     async def work(self, rows: list[Any], before: FrameEnd) -> FrameEnd:
         """Work off rows after those that were worked off `before`; the end has both, and stops short if it is full."""
-        self.end = before
+        self.end, self._set = before, before.ctx_writes
         if before.ctx_writes:
             self._names["ctx"] = written(self._names["ctx"], before.ctx_writes)
         if self._policy["process"] == "frame":
@@ -176,13 +180,25 @@ class FrameRun:
         )
         reach("rows.after_work")
         self._bytes += _size(result.data)
-        if result.ctx_writes:
-            # Later rows of this frame see what earlier ones set.
-            self._names["ctx"] = written(self._names["ctx"], net(result.ctx_writes.items()))
         end = RowEnd(index, result.status, result.data, result.error, result.swallowed, result.ctx_writes)
+        if end.ctx_writes:
+            self._share(end)
         if kept:
             self._deferred.append((end, kept[-1]))
         return end
+
+    def _share(self, end: RowEnd) -> None:
+        """Let later rows of this frame see what a row set, unless its frame could not record it."""
+        together = net([*self._set.items(), *end.ctx_writes.items()])
+        if _size(together) > SET_MOST:
+            where, end.ctx_writes = f"{self._compiled.where}, field set", {}
+            message = (
+                f"{where}: the rows of a frame set more than {SET_MOST} bytes in ctx; let rows give it as their result"
+            )
+            end.status, end.error = "error", Problem(kind="transform", message=message, code="set_too_large")
+            return
+        self._set = together
+        self._names["ctx"] = written(self._names["ctx"], net(end.ctx_writes.items()))
 
     async def _commit_deferred(self) -> None:
         """Run what the rows left for the end in one transaction; a statement that fails fails its row alone."""

@@ -77,6 +77,7 @@ WORK_KINDS: Final[Mapping[str, Kind]] = {
             "payload": Field(BINDINGS, "Another word for input."),
             "return_step": Field(TEXT, "Wait for it, and take the result of this step."),
             "return_result": Field(SWITCH, "Wait for it, and take its result."),
+            "wait": Field(SWITCH, "Whether to wait for its end; false goes on at once with its execution id."),
             "result_step": Field(TEXT, "The step whose result is taken."),
             "timeout": TIMEOUT,
             "poll_interval": Field(templated(Number(positive=True)), "Without effect: a run that waits holds no worker."),

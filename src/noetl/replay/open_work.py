@@ -43,22 +43,22 @@ _ROWS: Final = " UNION ALL ".join(
     f"SELECT '{table}' AS name, execution_id, {column}::text AS id FROM noetl.{table}"  # noqa: S608
     for table, column in _IDS.items()
 )
-_HAS_ENDED: Final = """EXISTS (SELECT FROM noetl.event AS e WHERE e.execution_id = o.execution_id
-    AND e.event_type = ANY ($2::text[]) AND starts_with(e.stream_id, 'execution/'))"""
+_ENDED: Final = """SELECT execution_id FROM noetl.event WHERE event_type = ANY ($2::text[])
+    AND starts_with(stream_id, 'execution/') AND ($1::bigint IS NULL OR execution_id = $1)"""
 
+# Both take all of one side at once: looking for the end of each row's execution would read long histories many times.
 _LEFT: Final = f"""
-SELECT name, execution_id, id FROM ({_ROWS}) AS o
-WHERE ($1::bigint IS NULL OR execution_id = $1) AND {_HAS_ENDED} ORDER BY execution_id, name, id LIMIT {SHOWN}
+SELECT name, execution_id, id FROM ({_ROWS}) AS r JOIN (SELECT DISTINCT * FROM ({_ENDED}) AS e) AS ended USING (execution_id)
+ORDER BY execution_id, name, id LIMIT {SHOWN}
 """  # noqa: S608
 
 _OPEN: Final = f"""
-SELECT execution_id FROM (
-    SELECT execution_id FROM ({_ROWS}) AS r
-    UNION
-    SELECT execution_id FROM noetl.event WHERE event_type = 'execution.requested' AND stream_version = 1
-        AND meta ->> 'playbook_digest' IS NOT NULL AND ($1::bigint IS NULL OR execution_id = $1)
-) AS o
-WHERE ($1::bigint IS NULL OR execution_id = $1) AND NOT {_HAS_ENDED} ORDER BY execution_id
+SELECT execution_id FROM ({_ROWS}) AS r WHERE $1::bigint IS NULL OR execution_id = $1
+UNION
+SELECT execution_id FROM noetl.event WHERE event_type = 'execution.requested' AND stream_version = 1
+    AND meta ->> 'playbook_digest' IS NOT NULL AND ($1::bigint IS NULL OR execution_id = $1)
+EXCEPT
+{_ENDED} ORDER BY execution_id
 """  # noqa: S608
 
 _EVENTS: Final = f"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import textwrap
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +63,10 @@ class Playbooks:
     async def worker(self, slots: int = SLOTS) -> Worker:
         """Return the worker of this test, started at the first call; only that call may choose its slots."""
         if self._worker is None:
-            self._worker = await self._stack.enter_async_context(self.another_worker(slots))
+            self._worker = await self._stack.enter_async_context(
+                open_worker(self.runtime, self.engine.dispatch(self.scope), slots=slots)
+            )
         return self._worker
-
-    def another_worker(self, slots: int = SLOTS) -> AbstractAsyncContextManager[Worker]:
-        """Give a worker beside the test's own for the time of a block."""
-        return open_worker(self.runtime, self.engine.dispatch(self.scope), slots=slots)
 
     async def close(self) -> None:
         """Let the worker finish what it has begun."""

@@ -46,6 +46,7 @@ async def test_results_come_in_the_order_of_the_rows(playbooks: Playbooks, spec:
 
 
 async def test_every_frame_is_two_events(playbooks: Playbooks) -> None:
+    """INV-36."""
     state = await loop(
         playbooks,
         "{mode: parallel, max_in_flight: 3, frame: {max_rows: 7}}",
@@ -146,6 +147,20 @@ async def test_what_a_later_row_writes_over_is_gone(playbooks: Playbooks) -> Non
     assert (state.status, state.ctx) == ("COMPLETED", {"a": {"new": 2}})
 
 
+async def test_rows_that_set_more_than_an_event_holds_fail_and_are_told_why(playbooks: Playbooks) -> None:
+    state = await loop(
+        playbooks,
+        "{frame: {max_rows: 10}}",
+        tool="{kind: python, code: \"result = 'x' * 5000\", set: {ctx.all: '{{ (ctx.all | default([])) + [output.data] }}'}}",
+        rows=list(range(10)),
+    )
+
+    assert (state.status, state.error) == ("FAILED", "4 of 10 rows failed")
+    assert len(state.ctx["all"]) == 6
+    (committed,) = await playbooks.events(state.execution_id, "frame.committed")
+    assert "set more than 32768 bytes in ctx" in committed["result"]["errors"][0]["message"]
+
+
 async def test_rows_that_fail_are_counted_and_named_and_arcs_decide(playbooks: Playbooks) -> None:
     tool = "{kind: python, input: {n: '{{ row }}'}, code: 'result = 10 // n'}"
     failed = await loop(playbooks, "{frame: {max_rows: 2}}", tool=tool, rows=[1, 0, 2, 5])
@@ -226,33 +241,27 @@ class Interrupted:
         return Outcome(data=self.ran[-1])
 
 
-@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize(("mode", "lanes", "runs"), [("resume", 1, 8), ("whole_frame", 1, 12), ("resume", 2, None)])
 async def test_a_frame_that_resumes_does_not_repeat_what_is_done(
-    playbooks: Playbooks, monkeypatch: pytest.MonkeyPatch, lanes: int
+    playbooks: Playbooks, monkeypatch: pytest.MonkeyPatch, mode: str, lanes: int, runs: int | None
 ) -> None:
-    for mode in ("resume", "whole_frame"):
-        tool = Interrupted()
-        monkeypatch.setattr("noetl.runtime.engine.load_tools", lambda _, tool=tool: {"shell": tool})
-        async with playbooks.another_worker():
-            entry = await playbooks.register(
-                playbook(f"""
-                workflow:
-                  - step: each
-                    loop: {{in: [a, b, c, d, e, f, g], iterator: row, spec: {{frame: {{retry_mode: {mode}, heartbeat_seconds: 0.000001, row_concurrency: {lanes}}}}}}}
-                    tool: {{kind: shell, command: "{{{{ row }}}}", set: {{ctx.seen: "{{{{ (ctx.seen | default('')) + row }}}}"}}}}
-                """)
-            )
-            state = await playbooks.engine.start(playbooks.scope, entry, requested_by="tests")
-            state = await playbooks.finished(state.execution_id)
-        assert state.status == "COMPLETED", state.error
-        assert state.results["each"].data["results"] == list("abcdefg")
-        ran = Counter(tool.ran)
-        assert set(ran) == set("abcdefg")
-        if lanes == 1:
-            assert state.ctx["seen"] == "abcdefg"
-            assert ran.total() == (8 if mode == "resume" else 12)
-        events = Counter(event["event_type"] for event in await playbooks.events(state.execution_id))
-        assert (events["frame.checkpointed"] > 0) == (mode == "resume")
+    tool = Interrupted()
+    monkeypatch.setattr("noetl.runtime.engine.load_tools", lambda _: {"shell": tool})
+    state = await loop(
+        playbooks,
+        f"{{frame: {{retry_mode: {mode}, heartbeat_seconds: 0.000001, row_concurrency: {lanes}}}}}",
+        tool="{kind: shell, command: '{{ row }}', set: {ctx.seen: '{{ (ctx.seen | default([])) + [row] }}'}}",
+        rows=list("abcdefg"),
+    )
+
+    assert state.status == "COMPLETED", state.error
+    assert state.results["each"].data["results"] == list("abcdefg")
+    assert set(tool.ran) == set("abcdefg")
+    if lanes == 1:
+        assert state.ctx["seen"] == list("abcdefg")
+        assert len(tool.ran) == runs
+    events = Counter(event["event_type"] for event in await playbooks.events(state.execution_id))
+    assert (events["frame.checkpointed"] > 0) == (mode == "resume")
 
 
 async def test_statements_left_to_the_end_of_a_frame_fail_alone(

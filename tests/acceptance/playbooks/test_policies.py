@@ -158,6 +158,7 @@ async def test_break_ends_the_sequence_well_and_fail_ends_it_badly(playbooks: Pl
 
 
 async def test_errors_that_are_let_pass_are_counted_for_everybody_to_see(playbooks: Playbooks, api: str) -> None:
+    """INV-39."""
     found = await playbooks.run_alone(
         playbook("""
         workload: {api: ""}

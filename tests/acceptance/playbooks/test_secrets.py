@@ -210,6 +210,7 @@ async def test_secrets_stand_nowhere_in_the_clear(
     echo: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """INV-45."""
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.WARNING, logger="aiohttp.access")  # the server of this test, not the worker
     await playbooks.credential("bearer_secret", "bearer", token=canaries.bearer)

@@ -262,6 +262,7 @@ async def test_nats_keeps_and_gives_values(playbooks: Playbooks, nats_url: str) 
 
 
 async def test_ten_parents_and_their_children_share_one_slot(playbooks: Playbooks) -> None:
+    """INV-42."""
     await playbooks.worker(slots=1)
     await playbooks.register(
         playbook(

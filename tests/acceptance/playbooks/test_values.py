@@ -37,10 +37,11 @@ async def test_set_writes_to_every_scope_and_arcs_have_the_last_word(playbooks: 
 
 
 async def test_what_is_undefined_fails_its_step_and_is_named(playbooks: Playbooks) -> None:
+    """INV-41."""
     bodies = {
         "tool: {kind: shell, cmds: 'echo {{ ctx.absent }}'}": ("step bad", "field cmds", "ctx.absent"),
         "tool: {kind: python, input: {x: '{{ start.no_such_field }}'}, code: 'result = x'}": ("field input", "no_such"),
-        "tool: {kind: noop, set: {ctx.a: '{{ nowhere }}'}}": ("field set.ctx.a", "nowhere"),
+        "tool: {kind: noop, set: {ctx.a: '{{ ctx.nowhere }}'}}": ("field set.ctx.a", "ctx.nowhere"),
         "tool: {kind: noop}\n    set: {ctx.a: '{{ workload.absent }}'}": ("field set.ctx.a", "workload.absent"),
         "tool: {kind: noop}\n    next: {arcs: [{step: end, when: '{{ ctx.absent > 1 }}'}]}": (
             "field when",

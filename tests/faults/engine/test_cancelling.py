@@ -62,6 +62,7 @@ async def processes_in(folder: Path) -> list[psutil.Process]:
 
 @pytest.mark.parametrize("above", [False, True], ids=["the execution itself", "its parent"])
 async def test_cancelling_an_execution_ends_what_its_tools_do(ground: Ground, tmp_path: Path, above: bool) -> None:
+    """INV-44."""
     (tmp_path / "below").mkdir()
     async with open_short_leased(ground.url, ground.home, slots=4, reaps=True) as driven:
         if above:

@@ -43,6 +43,7 @@ async def test_a_short_lease_that_comes_to_an_idle_worker_is_kept(ground: Ground
 
 
 async def test_work_stops_before_its_lease_ends_when_beats_do_not_get_through(ground: Ground) -> None:
+    """INV-34."""
     async with open_short_leased(ground.url, ground.home, slots=1):
         await ground.start(sleeping(600, lease_seconds=4))
 

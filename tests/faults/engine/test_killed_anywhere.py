@@ -63,6 +63,7 @@ async def assert_exact(ground: Ground, execution_id: int) -> dict[str, int]:
 
 @pytest.mark.parametrize("point", WORKING)
 async def test_a_worker_killed_at_any_point_is_replaced(ground: Ground, point: str) -> None:
+    """INV-33."""
     execution_id = await begin(ground)
     first = ground.process(fault=f"{point}=kill")
     await first.killed()
@@ -89,6 +90,7 @@ async def test_a_child_whose_parent_died_before_it_was_started_is_started(ground
 
 
 async def test_a_child_that_ended_with_nobody_to_tell_lets_its_parent_go_on(ground: Ground) -> None:
+    """INV-42."""
     await ground.engine.catalog.register(ground.scope, CHILD)
     execution_id = await ground.start(playbook("parent", child("sub", "faults/below", None)))
     await ground.engine.children.close()

@@ -15,6 +15,7 @@ OPEN_FRAME = "SELECT frame_id, first_index, row_count, attempt, input_ref FROM n
 
 @pytest.mark.parametrize("loop", [collection, cursor])
 async def test_the_new_owner_works_off_the_rows_of_the_frame_and_no_others(ground: Ground, loop: type) -> None:
+    """INV-36."""
     await ground.fill_queue(ROWS)
     first = ground.process(slots=1)
     async with ground.shut_gate("each-4"):
@@ -58,7 +59,7 @@ async def test_a_shard_whose_worker_was_killed_is_worked_off_by_another(ground: 
 
 
 async def test_the_new_owner_of_a_claimed_frame_gets_the_same_rows(ground: Ground) -> None:
-    """INV: rows claimed in the user's database are named in the ledger, so that they need not be claimed again."""
+    """INV-37: rows claimed in the user's database are named in the ledger, so that they need not be claimed again."""
     await ground.fill_queue(ROWS)
     first = ground.process(slots=1)
     text = playbook("each", cursor("each", None, slots=1))

@@ -28,7 +28,7 @@ ALL_AT_ONCE = playbook(
 
 
 async def test_twenty_slots_that_end_at_once_end_their_loop_once(ground: Ground) -> None:
-    """INV: two last completions must not each count the other as missing, and no two may both end the loop."""
+    """INV-28, INV-35: two last completions must not each count the other as missing, and no two may both end the loop."""
     execution_id = await ground.start(ALL_AT_ONCE)
     async with AsyncExitStack() as stack:
         engines = [

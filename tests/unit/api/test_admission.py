@@ -43,6 +43,7 @@ async def test_every_route_refuses_a_caller_without_a_token(guarded: Server) -> 
 async def test_every_route_refuses_the_roles_it_does_not_take(
     guarded: Server, bearers: dict[str, dict[str, str]]
 ) -> None:
+    """INV-46."""
     for endpoint in endpoints():
         if endpoint.roles is None:
             continue
@@ -59,6 +60,7 @@ async def test_every_route_refuses_the_roles_it_does_not_take(
 
 
 async def test_a_token_reaches_its_own_organization_alone(guarded: Server, bearers: dict[str, dict[str, str]]) -> None:
+    """INV-46, INV-22."""
     token, _ = await guarded.services.tokens.create(Scope("acme", "sales"), "theirs", "admin")
     theirs = {"Authorization": f"Bearer {token.reveal()}"}
     writer = bearers["writer"]

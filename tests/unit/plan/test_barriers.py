@@ -14,6 +14,7 @@ FORK = "{step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b
 
 @pytest.mark.parametrize("order", list(permutations("ab")))
 def test_a_join_runs_once_after_all_branches_ended(order: tuple[str, ...]) -> None:
+    """INV-38."""
     play = Play(FORK + "{step: a, next: {arcs: [{step: join}]}}\n{step: b, next: {arcs: [{step: join}]}}\n{step: join}")
     play.ok("start", order[0])
     assert play.active == {order[1]}

@@ -13,6 +13,7 @@ FORK = "{step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b
 
 
 def test_an_error_nobody_handles_ends_the_execution_and_stops_the_others() -> None:
+    """INV-39."""
     play = Play(FORK + "{step: a}\n{step: b, loop: {in: [1], iterator: i}}")
     play.ok("start")
     stage_id = play.state.active["b"].stage_id
@@ -155,6 +156,7 @@ def test_doubt_about_work_that_is_open_changes_nothing() -> None:
 
 
 def test_doubt_about_a_state_with_nothing_open_ends_it() -> None:
+    """INV-33."""
     plan = plan_of("{step: a, next: {arcs: [{step: b}]}}\n{step: b}")
     begun = Play(plan).state
     stuck = [
@@ -189,6 +191,7 @@ def test_what_cannot_be_decided_ends_with_its_reason() -> None:
     ],
 )
 def test_a_ring_of_steps_without_work_comes_to_an_end(flow: str) -> None:
+    """INV-33."""
     play = Play(flow)
     assert play.end_kind == "execution.failed"
     assert "without any work, the last one was a" in (play.ending.error or "")

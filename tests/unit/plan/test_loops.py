@@ -191,6 +191,7 @@ def test_a_loop_can_run_again() -> None:
 
 
 def test_the_end_of_a_slot_that_ended_before_changes_nothing() -> None:
+    """INV-32."""
     play = Play(each(more=", frame: {max_rows: 1}"))
     play.end("a")
     assert play.take(CommandEnded(command_id="a/1/0", attempt=1, status="error")) == ()

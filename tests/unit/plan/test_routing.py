@@ -84,6 +84,7 @@ def test_a_later_write_above_undoes_an_earlier_one_below() -> None:
     ],
 )
 def test_a_value_is_decided_on_as_the_ledger_gives_it_back(template: str, value: object) -> None:
+    """INV-40."""
     play = Play(f'{{step: a, set: {{ctx.x: "{template}"}}, next: {{arcs: [{{step: b}}]}}}}\n{{step: b}}').ok("a")
     assert play.state.ctx["x"] == value
     assert type(play.state.ctx["x"]) is type(value)

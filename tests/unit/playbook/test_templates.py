@@ -74,6 +74,7 @@ def test_a_template_gives_an_expressions_own_value_and_text_otherwise(source: st
 
 @pytest.mark.parametrize("text", ["1", "true", "[1]", '{"a": 1}', "None", "1.5", "007"])
 def test_text_is_never_read_as_something_else(text: str) -> None:
+    """INV-41."""
     assert rendered("{{ value }}", value=text) == text
     assert rendered("{{ value }}{{ empty }}", value=text, empty="") == text
     assert compile_value(text, "x").render({}) == text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import asyncpg
@@ -45,10 +45,10 @@ class Pool:
             yield connection
         except BaseException:
             # Whether the transaction is still open is not known while a query is being cancelled.
-            await _settle(connection, roll_back=True, restore=restore)
+            await _settle(connection, failed=True, restore=restore)
             raise
         else:
-            await _settle(connection, roll_back=connection.is_in_transaction(), restore=restore)
+            await _settle(connection, failed=False, restore=restore)
         finally:
             await self._pool.release(connection)
 
@@ -99,14 +99,16 @@ async def _keep(_: object) -> None:
     """Skip the pool's own restoring: a round trip that few statements need."""
 
 
-async def _settle(connection: Connection, *, roll_back: bool, restore: bool) -> None:
-    if connection.is_closed() or not (restore or roll_back):
-        return
+async def _settle(connection: Connection, *, failed: bool, restore: bool) -> None:
+    # One that was cut off while it was lent has left the pool, and answers every question with an InterfaceError.
     try:
+        if connection.is_closed():
+            return
         async with asyncio.timeout(_CLOSE_SECONDS):
-            if roll_back:
+            if failed or connection.is_in_transaction():
                 await connection.execute("ROLLBACK")
             if restore:
                 await connection.execute(_RESTORE)
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        connection.terminate()
+        with suppress(asyncpg.InterfaceError):
+            connection.terminate()

@@ -235,7 +235,7 @@ _PROBLEMS: list[tuple[str, str, str | None, bool]] = [
     ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '40001'; END $$", "db_deadlock", "40001", True),
     ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '53100'; END $$", "storage_quota", "53100", True),
     ("DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '42501'; END $$", "auth", "42501", False),
-    ("SELECT pg_terminate_backend(pg_backend_pid())", "db_connection", None, True),
+    ("SELECT pg_terminate_backend(pg_backend_pid())", "db_connection", "08003", True),
     ("COPY t FROM STDIN", "schema", None, False),
     ("-- nothing at all", "schema", None, False),
 ]  # fmt: skip

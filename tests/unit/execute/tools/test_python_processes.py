@@ -39,6 +39,7 @@ def error_of(outcome: object) -> Problem:
 
 
 async def test_an_endless_loop_is_killed_at_its_time_limit(tool: PythonTool, call_of: CallOf, processes: Any) -> None:
+    """INV-47."""
     code = "import os\nprint(os.getpid())\nwhile True: pass"
     outcome = await tool.run(call_of("python", code=code, timeout=0.5))
     error = error_of(outcome)
@@ -184,6 +185,7 @@ async def test_no_process_outlives_the_resources_of_its_worker(
 
 
 async def test_a_killed_worker_takes_its_busy_processes_along(processes: Any) -> None:
+    """INV-47."""
     worker = f"""
 import asyncio, sys
 from noetl.execute.tools.python_pool import PythonPool, Request, Variant
