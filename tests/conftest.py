@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 pytest.register_assert_rewrite("noetl.testing")
 
 pytest_plugins = ["noetl.testing.postgres", "noetl.testing.parity", "noetl.testing.playbooks"]
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("noetl", deadline=None)
+settings.load_profile("noetl")

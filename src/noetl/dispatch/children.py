@@ -157,8 +157,11 @@ class Children:
         """Start a child for a task or row and wait for its end; the key makes a second try find the first child."""
         child_id = child_id_of(grant.execution_id, child.key)
         await self._start(
-            scope, child_id, child.path, child.version, child.payload, grant.execution_id, None, f"child/{child_id}"
-        )
+            scope, child_id, child.path, child.version, child.payload, grant.execution_id, None, f"child/{child_id}",
+            detached=not child.waits,
+        )  # fmt: skip
+        if not child.waits:
+            return ChildEnd(execution_id=child_id, status="COMPLETED", data={"execution_id": str(child_id)})
         while True:
             seen = self._ended.number
             state = await self._executions.state(scope, child_id)

@@ -108,6 +108,8 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
     return_step: str | None
     key: str
     """The same for every try at the same task of the same row, so that a retry finds the child that runs already."""
+    waits: bool = True
+    """Whether its end is waited for."""
 
 
 class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):

@@ -254,6 +254,7 @@ class Worker:
                 payload={**call.input, **(options.get("payload") or {})},
                 return_step=options.get("return_step") or options.get("result_step"),
                 key=call.key,
+                waits=options.get("wait", True) is not False,
             )
             if self._redacted(child.payload) is not child.payload:
                 # A child's workload is recorded, so a secret in it would stand in the ledger.
