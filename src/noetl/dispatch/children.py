@@ -177,9 +177,12 @@ class Children:
 
 
 def child_id_of(parent_id: int, key: str) -> int:
-    """Return the id of the child a parent starts under a key: near the parent's in time, and always the same."""
+    """Return the id of the child a parent starts under a key, the same every time.
+
+    It is some minutes older than the parent's, so that nobody takes it for the newest execution.
+    """
     number = int.from_bytes(blake3(f"{parent_id}/{key}".encode()).digest(length=8), "little")
-    return (((parent_id >> 22) + number % (1 << 20)) << 22) | ((number >> 20) % (1 << 22))
+    return (((parent_id >> 22) - number % (1 << 20)) << 22) | ((number >> 20) % (1 << 22))
 
 
 def child_end(state: State, return_step: str | None) -> ChildEnd:

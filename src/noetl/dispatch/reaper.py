@@ -165,9 +165,7 @@ class Reaper:
 
     async def _frame(self, row: Any) -> None:
         scope = _scope(row)
-        fence = Fence(
-            "frame", row["execution_id"], str(row["frame_id"]), row["attempt"], row["lease_token"], "expired"
-        )
+        fence = Fence("frame", row["execution_id"], str(row["frame_id"]), row["attempt"], row["lease_token"], "expired")
         reach("reap.before_record")
         await self._ledger.transact(Transition((self._frames.loss(scope, row),), (fence,)))
         reach("reap.after_record")

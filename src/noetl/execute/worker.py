@@ -72,6 +72,11 @@ class Worker:
                     continue
                 for grant in await self._claimed(free):
                     self._start(grant)
+        except asyncio.CancelledError:
+            # Not asked to stop but told to: what is under way is stopped, too.
+            for task in self._running:
+                task.cancel()
+            raise
         finally:
             await self._drain()
 

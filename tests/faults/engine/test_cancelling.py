@@ -90,12 +90,15 @@ async def test_cancelling_an_execution_ends_what_its_tools_do(ground: Ground, tm
 
 
 async def test_cancelling_a_loop_ends_its_rows_and_hands_out_no_others(ground: Ground) -> None:
-    async with open_short_leased(ground.url, ground.home, slots=2, reaps=True):
-        async with ground.shut_gate("each-0"), ground.shut_gate("each-3"):
-            execution_id = await ground.start(playbook("loop", collection("each", None)))
-            await ground.at_the_gate(2)
-            await ground.engine.cancel(ground.scope, execution_id, reason="enough", by="test")
-            await until(ground.is_gate_free, "an end of the rows", SOON_SECONDS)
+    async with (
+        open_short_leased(ground.url, ground.home, slots=2, reaps=True),
+        ground.shut_gate("each-0"),
+        ground.shut_gate("each-3"),
+    ):
+        execution_id = await ground.start(playbook("loop", collection("each", None)))
+        await ground.at_the_gate(2)
+        await ground.engine.cancel(ground.scope, execution_id, reason="enough", by="test")
+        await until(ground.is_gate_free, "an end of the rows", SOON_SECONDS)
     assert (await ground.effect_runs()).keys() == {"each-0", "each-3"}
     assert await ground.last_event(execution_id) == "execution.cancelled"
     await ground.assert_clean()

@@ -78,7 +78,9 @@ async def test_a_beat_locks_leases_in_the_order_commits_do(ground: Ground) -> No
         beat = asyncio.create_task(dispatch.heartbeat([second.lease, first.lease]))
 
         async def waits() -> bool:
-            query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            query = (
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            )
             return bool(await ground.effects.fetchval(query))
 
         await until(waits, "a beat that waits")

@@ -1,6 +1,6 @@
 """A process killed at any point of its work, or while it takes work back, is replaced by another, and nothing is lost.
 
-INV: every execution ends, with exact effects in the user's table and exact facts in the ledger.
+Every execution ends, with exact effects in the user's table and exact facts in the ledger.
 """
 
 from __future__ import annotations
@@ -117,7 +117,9 @@ async def test_a_request_that_broke_off_can_be_repeated_under_its_key(ground: Gr
         await ground.engine.start(ground.scope, entry, payload, requested_by="test", key="once") for _ in range(2)
     ]
     assert states[0].execution_id == states[1].execution_id
-    assert await ground.effects.fetchval("SELECT count(*) FROM noetl.event WHERE event_type = 'execution.requested'") == 1
+    assert (
+        await ground.effects.fetchval("SELECT count(*) FROM noetl.event WHERE event_type = 'execution.requested'") == 1
+    )
     async with open_short_leased(ground.url, ground.home, slots=1) as driven:
         assert (await driven.engine.finished(ground.scope, states[0].execution_id)).status == "COMPLETED"
     await ground.assert_clean()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
 import pytest
 from tests.faults.engine.ground import Ground
@@ -14,7 +15,9 @@ OPEN_FRAME = "SELECT frame_id, first_index, row_count, attempt, input_ref FROM n
 
 
 @pytest.mark.parametrize("loop", [collection, cursor])
-async def test_the_new_owner_works_off_the_rows_of_the_frame_and_no_others(ground: Ground, loop: type) -> None:
+async def test_the_new_owner_works_off_the_rows_of_the_frame_and_no_others(
+    ground: Ground, loop: Callable[..., str]
+) -> None:
     """INV-36."""
     await ground.fill_queue(ROWS)
     first = ground.process(slots=1)

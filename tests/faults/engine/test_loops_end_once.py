@@ -32,7 +32,9 @@ async def test_twenty_slots_that_end_at_once_end_their_loop_once(ground: Ground)
     execution_id = await ground.start(ALL_AT_ONCE)
     async with AsyncExitStack() as stack:
         engines = [
-            (await stack.enter_async_context(open_short_leased(ground.url, ground.home, role=f"engine-{number}"))).engine
+            (
+                await stack.enter_async_context(open_short_leased(ground.url, ground.home, role=f"engine-{number}"))
+            ).engine
             for number in range(ENGINES)
         ]
         # Each of them has its own memory of the execution and its own connection, so that they decide side by side.
@@ -58,7 +60,9 @@ async def test_twenty_slots_that_end_at_once_end_their_loop_once(ground: Ground)
     assert len(await ground.events(execution_id, "loop.done")) == 1
     ended = [event["command_id"] for event in await ground.events(execution_id, "command.completed")]
     assert sorted(ended) == sorted(grant.command_id for _, grant in held)
-    assert [event["command_id"] for event in await ground.events(execution_id, "command.issued")][SLOTS:] == ["last/1/0"]
+    assert [event["command_id"] for event in await ground.events(execution_id, "command.issued")][SLOTS:] == [
+        "last/1/0"
+    ]
     async with open_short_leased(ground.url, ground.home, slots=1) as driven:
         state = await driven.engine.finished(ground.scope, execution_id)
     assert (state.status, state.results["each"].data["completed"]) == ("COMPLETED", SLOTS)
@@ -67,7 +71,11 @@ async def test_twenty_slots_that_end_at_once_end_their_loop_once(ground: Ground)
 
 @pytest.mark.parametrize(
     ("failing", "fanin", "status", "ends_as"),
-    [(0, "complete", "completed", "COMPLETED"), (2, "partial", "partial", "COMPLETED"), (50, "failed", "failed", "FAILED")],
+    [
+        (0, "complete", "completed", "COMPLETED"),
+        (2, "partial", "partial", "COMPLETED"),
+        (50, "failed", "failed", "FAILED"),
+    ],
 )
 async def test_a_fan_in_says_how_many_shards_did_well(
     ground: Ground, failing: int, fanin: str, status: str, ends_as: str
@@ -92,7 +100,9 @@ async def test_a_fan_in_says_how_many_shards_did_well(
         "status": fanin,
         "context": {"done": SHARDS - failing, "failed": failing, "total": SHARDS},
     }
-    shards = [event["event_type"] for event in await ground.events(execution_id, "loop.shard.done", "loop.shard.failed")]
+    shards = [
+        event["event_type"] for event in await ground.events(execution_id, "loop.shard.done", "loop.shard.failed")
+    ]
     assert (shards.count("loop.shard.done"), shards.count("loop.shard.failed")) == (SHARDS - failing, failing)
     assert state.status == ends_as
     await ground.assert_clean()

@@ -25,14 +25,18 @@ async def count_effects(ground: Ground) -> dict[str, int]:
     """Return how many records were saved of each kind; none before the tables are made."""
     if await ground.effects.fetchval("SELECT to_regclass('public.pft_test_facility_stage_gate')") is None:
         return {}
-    query = " UNION ALL ".join(f"SELECT '{kind}' AS kind, count(*) FROM public.{table}" for kind, table in TABLES.items())
+    query = " UNION ALL ".join(
+        f"SELECT '{kind}' AS kind, count(*) FROM public.{table}" for kind, table in TABLES.items()
+    )
     return {row["kind"]: row["count"] for row in await ground.effects.fetch(query)}
 
 
 async def test_killed_workers_change_nothing_of_what_is_fetched(ground: Ground) -> None:
     chance = random.Random(20_261_116)
     totals = expected(1, PATIENTS, "s3")
-    text = PLAYBOOK.read_text().replace("lease_seconds: 120", f"lease_seconds: {LEASE_SECONDS}\n          max_attempts: 20")
+    text = PLAYBOOK.read_text().replace(
+        "lease_seconds: 120", f"lease_seconds: {LEASE_SECONDS}\n          max_attempts: 20"
+    )
     async with serve() as api_url:
         execution_id = await ground.start(
             text,
@@ -58,7 +62,9 @@ async def test_killed_workers_change_nothing_of_what_is_fetched(ground: Ground) 
         state = await ground.finished(execution_id)
     assert (state.status, state.error) == ("COMPLETED", None)
     assert await count_effects(ground) == totals.as_workload()
-    left = await ground.effects.fetchval("SELECT count(*) FROM public.pft_test_patient_work_queue WHERE status <> 'done'")
+    left = await ground.effects.fetchval(
+        "SELECT count(*) FROM public.pft_test_patient_work_queue WHERE status <> 'done'"
+    )
     assert left == 0
     ended = [event["frame_id"] for event in await ground.events(execution_id, "frame.committed", "frame.failed")]
     assert len(ended) == len(set(ended))

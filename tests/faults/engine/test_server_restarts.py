@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.xdist_group("o
 ROWS = 300
 RESTARTS = 2
 # A row whose connection is cut off is tried again by its own policy; everything else is the engine's part.
-RETRY = "{rules: [{when: \"{{ output.status == 'error' }}\", then: {do: retry, attempts: 60, backoff: fixed, delay: 0.2}}]}"
+RETRY = (
+    "{rules: [{when: \"{{ output.status == 'error' }}\", then: {do: retry, attempts: 60, backoff: fixed, delay: 0.2}}]}"
+)
 FRAME = f"{{max_rows: 5, lease_seconds: {LEASE_SECONDS}, max_attempts: 20}}"
 
 
@@ -40,7 +42,9 @@ async def connect(server: EmbeddedServer) -> asyncpg.Connection:
 
 def patient(step: str) -> str:
     """Let the tasks of a step be tried again."""
-    return step.replace("kind: postgres\n        auth", f"kind: postgres\n        spec: {{policy: {RETRY}}}\n        auth")
+    return step.replace(
+        "kind: postgres\n        auth", f"kind: postgres\n        spec: {{policy: {RETRY}}}\n        auth"
+    )
 
 
 async def test_a_loop_lives_through_restarts_of_the_server(server: EmbeddedServer, tmp_path: Path) -> None:
