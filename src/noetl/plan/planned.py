@@ -97,7 +97,9 @@ def _planned(playbook: Playbook, step: Step) -> PlannedStep:
     arcs = step.router.arcs if step.router else ()
     only = step.tasks[0]
     # What the task itself does with its outcome, and its time limit, take a worker, so then it cannot be suspended.
-    is_plain = only.policy is None and only.output is None and not only.set and step.timeout is None
+    is_plain = (
+        only.policy is None and only.output is None and not only.set and step.timeout is None and only.timeout is None
+    )
     is_child = step.loop is None and len(step.tasks) == 1 and only.kind == "playbook" and is_plain
     child = {"options": only.options, "input": {**step.input, **only.input}} if is_child else None
     entry: list[Any] = [[rule.when, rule.allow] for rule in step.admit]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -11,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant
 from noetl.dispatch.port import Dispatch
+from noetl.errors import NoetlError
 from noetl.execute.resources import WorkerResources
 from noetl.execute.services import Services
 from noetl.execute.tools.registry import known_kinds, load_tools
@@ -19,6 +21,11 @@ from noetl.runtime.metered import MeteredPayloads
 from noetl.runtime.secrets import LocalSecrets
 from noetl.runtime.telemetry import Metrics
 from noetl.runtime.wiring import Runtime
+
+_log = logging.getLogger(__name__)
+
+RENEW_SECONDS = 30.0
+"""How often a worker looks for keychain entries that are about to expire."""
 
 
 def producer_of(runtime: Runtime, role: str) -> str:
@@ -68,10 +75,11 @@ async def open_worker(
     """Give a running worker for the time of the block; at its end it finishes what it has begun."""
     resources = WorkerResources()
     python = {"cache": runtime.settings.cache_directory / "python"}
+    secrets = LocalSecrets(runtime.settings, runtime.database, runtime.scope)
     services = Services(
         scope=runtime.scope,
         tools=load_tools({"python": python}),
-        secrets=LocalSecrets(runtime.settings, runtime.database, runtime.scope),
+        secrets=secrets,
         store=runtime.payloads,
         resources=resources,
     )
@@ -83,6 +91,7 @@ async def open_worker(
         on_rows=on_rows,
     )
     running = asyncio.get_running_loop().create_task(worker.run(), name="noetl-worker")
+    renewing = asyncio.get_running_loop().create_task(_renew(secrets), name="noetl-keychain")
     try:
         yield worker
         await worker.stop()
@@ -92,4 +101,15 @@ async def open_worker(
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
         await resources.aclose()
+
+
+async def _renew(secrets: LocalSecrets) -> None:
+    while True:
+        await asyncio.sleep(RENEW_SECONDS)
+        try:
+            await secrets.renew_due()
+        except NoetlError as problem:
+            _log.warning("keychain entries could not be renewed: %s", problem.message)

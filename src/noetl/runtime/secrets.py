@@ -61,6 +61,11 @@ class LocalSecrets:
         self.redaction.add(*secrets_in(found))
         return {name: revealed(fields) for name, fields in found.items()}
 
+    async def renew_due(self) -> None:
+        """Renew the kept keychain entries that renew themselves and are due, if any were ever used here."""
+        if self._opened is not None:
+            await self._opened[1].renew_due(self._scope)
+
     def _open(self) -> tuple[ScopedCredentials, Keychain]:
         if self._opened is None:
             keys = open_keyring(self._settings)

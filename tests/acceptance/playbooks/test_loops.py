@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import ClassVar
 
 import asyncpg
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 from noetl.errors import Conflict
@@ -62,33 +61,26 @@ async def test_every_frame_is_two_events(playbooks: Playbooks) -> None:
     assert (events["loop.started"], events["loop.done"], events["stage.opened"], events["stage.closed"]) == (1, 1, 1, 1)
 
 
-async def test_a_frame_that_runs_out_of_time_goes_on_as_another(playbooks: Playbooks) -> None:
-    worked: list[int] = []
-
-    async def slow(request: web.Request) -> web.Response:
-        worked.append(int(request.query["n"]))
-        await asyncio.sleep(0.03)
-        return web.json_response(int(request.query["n"]))
-
-    app = web.Application()
-    app.router.add_get("/", slow)
-    async with TestServer(app) as server:
-        for spec in ("row_concurrency: 1", "row_concurrency: 4"):
-            worked.clear()
-            state = await loop(
-                playbooks,
-                f"{{mode: parallel, max_in_flight: 2, frame: {{max_rows: 15, max_seconds: 0.1, {spec}}}}}",
-                tool=f"{{kind: http, url: '{server.make_url('/')}', params: {{n: '{{{{ row }}}}'}}}}",
-                rows=list(range(30)),
-            )
-            assert state.status == "COMPLETED", state.error
-            assert sorted(worked) == list(range(30))
-            assert [row["data"] for row in state.results["each"].data["results"]] == list(range(30))
-            total, done, failed, frames = counts(state)
-            assert (total, done, failed) == (30, 30, 0)
-            assert frames > 2, "no frame ran out of time"
-            dispatched = await playbooks.events(state.execution_id, "frame.dispatched", "frame.committed")
-            assert len(dispatched) == 2 * frames
+async def test_a_frame_that_runs_out_of_time_goes_on_as_another(playbooks: Playbooks, api: str) -> None:
+    for lanes in (1, 4):
+        state = await loop(
+            playbooks,
+            f"{{mode: parallel, max_in_flight: 2, frame: {{max_rows: 15, max_seconds: 0.1, row_concurrency: {lanes}}}}}",
+            tool=f"{{kind: http, url: '{api}/api/v1/concurrency/probe',"
+            f" params: {{delay_seconds: 0.03, label: '{lanes}-{{{{ row }}}}'}}}}",
+            rows=list(range(30)),
+        )
+        assert state.status == "COMPLETED", state.error
+        labels = [f"{lanes}-{row}" for row in range(30)]
+        assert [row["data"]["label"] for row in state.results["each"].data["results"]] == labels
+        async with ClientSession() as session, session.get(f"{api}/api/v1/concurrency/stats") as answer:
+            stats = await answer.json()
+        assert [stats[label]["total"] for label in labels] == [1] * 30
+        total, done, failed, frames = counts(state)
+        assert (total, done, failed) == (30, 30, 0)
+        assert frames > 2, "no frame ran out of time"
+        dispatched = await playbooks.events(state.execution_id, "frame.dispatched", "frame.committed")
+        assert len(dispatched) == 2 * frames
 
 
 async def test_a_frame_whose_results_grow_too_large_goes_on_as_another(playbooks: Playbooks) -> None:

@@ -94,7 +94,8 @@ async def delete_credential(call: Call, name: str) -> None:
 def _store(call: Call) -> CredentialStore:
     if call.services.credentials is None:
         raise Unsupported(
-            "this server has no master key, so it keeps no credentials", hint="`noetl credentials key create` makes one"
+            "this server has no master key, so it keeps no credentials",
+            hint="give it NOETL_SECRET_KEY or a key directory, as docs/operations.md says",
         )
     return call.services.credentials
 
