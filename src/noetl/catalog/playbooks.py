@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import asyncpg
 import msgspec
 
 from noetl.errors import NotFound, VersionConflict
@@ -82,6 +83,8 @@ class Catalog:
         playbook = parsed.playbook
         warnings = tuple(map(str, found))
         while True:
+            # Read before the versions: whoever registers in between makes the append fail, and all is read again.
+            known = await self._stream_version(scope, playbook.path)
             versions = await self.versions(scope, playbook.path)
             for entry in versions:
                 if entry.digest == playbook.digest and not entry.removed:
@@ -102,8 +105,8 @@ class Catalog:
                 removed=False,
             )
             try:
-                await self._write(scope, entry, expected_version=await self._stream_version(scope, playbook.path))
-            except VersionConflict:
+                await self._write(scope, entry, expected_version=known)
+            except (VersionConflict, asyncpg.UniqueViolationError):
                 continue
             self._keep(scope, entry.catalog_id, playbook)
             return Registered(entry, created=True, warnings=warnings)
@@ -198,13 +201,14 @@ class Catalog:
         stream = catalog_stream(scope, entry.path)
         draft = msgspec.structs.replace(
             self._draft(scope, stream, "catalog.registered", entry),
+            event_time=entry.registered_at,
             payload_ref=ref,
             meta={"path": entry.path, "version": entry.version, "kind": entry.kind, "digest": entry.digest},
         )
         async with self._ledger.decision(scope) as decision:
             await decision.connection.execute(
                 f"INSERT INTO noetl.catalog (tenant_id, organization_id, {_COLUMNS})"  # noqa: S608
-                " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, false) ON CONFLICT DO NOTHING",
+                " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, false)",
                 scope.tenant_id,
                 scope.organization_id,
                 entry.catalog_id,
