@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -15,7 +16,7 @@ from noetl.dispatch.executions import Executions
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant
 from noetl.dispatch.merging import merged
 from noetl.dispatch.signal import Signal
-from noetl.errors import LeaseLost, NoetlError, NotFound
+from noetl.errors import KeyReused, LeaseLost, NoetlError, NotFound
 from noetl.ledger.database import Database
 from noetl.ledger.transition import Fence
 from noetl.model.stream import Scope
@@ -67,8 +68,11 @@ class Children:
         try:
             await self._start(
                 scope, child_id, child["path"], child["version"], child["payload"], parent_id, command_id,
-                f"child/{child_id}", detached=not child["waits"],
+                f"child/{child_id}", Fence("command", parent_id, command_id, 0, None, "free"),
+                detached=not child["waits"],
             )  # fmt: skip
+        except LeaseLost:
+            return  # its parent has ended, so it would run for nobody
         except NoetlError as problem:
             if problem.disposition == "transient":
                 raise
@@ -135,7 +139,7 @@ class Children:
 
     async def _start(
         self, scope: Scope, child_id: int, path: str, version: Any, payload: dict[str, Any], parent_id: int,
-        command_id: str | None, key: str, *, detached: bool = False,
+        command_id: str | None, key: str, asker: Fence, *, detached: bool = False,
     ) -> None:  # fmt: skip
         entry = await self._catalog.get(scope, path, None if version in (None, "latest") else int(version))
         plan = await self._catalog.plan(scope, entry.catalog_id)
@@ -151,13 +155,16 @@ class Children:
             parent_command_id=command_id,
             detached=detached,
         )
-        await self._executions.trigger(scope, child_id, trigger)  # one that was started before stays as it is
+        # Whoever asks for it must still be there when it starts; one that another process has started stays as it is.
+        with suppress(KeyReused):
+            await self._executions.trigger(scope, child_id, trigger, fences=(asker,))
 
     async def run(self, scope: Scope, grant: CommandGrant, child: Child) -> ChildEnd:
         """Start a child for a task or row and wait for its end; the key makes a second try find the first child."""
         child_id = child_id_of(grant.execution_id, child.key)
         await self._start(
             scope, child_id, child.path, child.version, child.payload, grant.execution_id, None, f"child/{child_id}",
+            Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token),
             detached=not child.waits,
         )  # fmt: skip
         if not child.waits:

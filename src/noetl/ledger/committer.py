@@ -30,6 +30,20 @@ AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.Lock
 _ONE_CULPRIT = (asyncpg.UniqueViolationError, asyncpg.DataError, asyncpg.ProgramLimitExceededError)
 
 
+WORK_WRITERS = 2
+"""Groups of work under way at once: while the server writes one, this process decides on the answers of the other."""
+
+
+class _Line:
+    """The requests of one organization that wait, and who writes them."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Request] = deque()
+        self.writers: set[asyncio.Task[None] | None] = set()
+        self.gathering = False
+        """Whether a writer is about to take a group, so that no other need be started."""
+
+
 class Committer:
     """Writes the appends of one process."""
 
@@ -37,40 +51,49 @@ class Committer:
         self._database = database
         self._key_ttl = key_ttl
         self._written = written
-        self._waiting: dict[Scope, deque[Request]] = {}
-        self._writers: dict[Scope, asyncio.Task[None]] = {}
+        self._lines: dict[tuple[Scope, bool], _Line] = {}
 
     async def append(self, item: Request) -> tuple[Appended, ...]:
         """Queue a request and wait for its answers, one per part."""
-        scope = item.scope
-        self._waiting.setdefault(scope, deque()).append(item)
-        if scope not in self._writers:
-            self._writers[scope] = asyncio.create_task(self._write_all(scope), name=f"noetl-committer-{scope}")
+        key = (item.scope, item.works)
+        line = self._lines.setdefault(key, _Line())
+        line.waiting.append(item)
+        if len(line.writers) < (WORK_WRITERS if item.works else 1) and not line.gathering:
+            line.gathering = True
+            writer = asyncio.create_task(self._write_all(key, line), name=f"noetl-committer-{item.scope}")
+            line.writers.add(writer)
         return await item.answer
 
     async def close(self) -> None:
         """Wait until everything queued is written or refused."""
-        while self._writers:
-            await asyncio.gather(*self._writers.values())
+        while self._lines:
+            await asyncio.gather(*(writer for line in self._lines.values() for writer in line.writers if writer))
 
-    async def _write_all(self, scope: Scope) -> None:
-        waiting = self._waiting[scope]
+    async def _write_all(self, key: tuple[Scope, bool], line: _Line) -> None:
+        writer = asyncio.current_task()
         try:
-            # One turn of the loop lets appenders that were started together join the first group.
-            await asyncio.sleep(0)
-            while waiting:
-                group = _take_group(waiting)
+            while line.waiting:
+                # One turn of the loop lets appenders that were started together join the group.
+                line.gathering = True
+                await asyncio.sleep(0)
+                group = _take_group(line.waiting)
+                line.gathering = False
+                if not group:
+                    break
                 try:
                     with translated():
-                        await self._write(scope, group)
+                        await self._write(key[0], group)
                 except Exception as problem:
                     _answer_all(group, problem)
                 except asyncio.CancelledError as problem:
                     _answer_all(group, problem)
                     raise
         finally:
-            del self._writers[scope], self._waiting[scope]
-            _answer_all(waiting, Unavailable("the ledger was closed before this append was written"))
+            line.writers.discard(writer)
+            line.gathering = False
+            if not line.writers:
+                self._lines.pop(key, None)
+                _answer_all(line.waiting, Unavailable("the ledger was closed before this append was written"))
 
     async def _write(self, scope: Scope, group: list[Request]) -> None:
         try:

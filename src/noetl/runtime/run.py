@@ -18,7 +18,7 @@ from noetl.runtime.engine import open_engine, open_worker
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
 
-RUN_SLOTS = 32
+RUN_SLOTS = 128
 """Slots of a run in one process: they wait for the network far more than they compute."""
 
 

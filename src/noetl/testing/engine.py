@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from noetl.dispatch.engine import Engine
 from noetl.execute.tools.registry import known_kinds
@@ -15,8 +17,24 @@ from noetl.runtime.wiring import Runtime, open_runtime
 
 LEASE_SECONDS = 2.0
 REAP_SECONDS = 0.2
+WAIT_SECONDS = 60.0
+"""How long a test waits for what other processes do; they send no signal, so one looks."""
+LOOK_SECONDS = 0.05
 IDLE_SECONDS = 0.5
 """How long an execution may stand still before it is pushed on."""
+
+
+async def until(holds: Callable[[], Awaitable[Any]], what: str, within: float = WAIT_SECONDS) -> Any:
+    """Look again and again until something holds that other processes bring about, and return what it gave."""
+    try:
+        async with asyncio.timeout(within):
+            while True:
+                found = await holds()
+                if found:
+                    return found
+                await asyncio.sleep(LOOK_SECONDS)
+    except TimeoutError:
+        raise AssertionError(f"{within:g} s went by without {what}") from None
 
 
 @dataclass(frozen=True)

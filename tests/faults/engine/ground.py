@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,10 @@ from noetl.errors import Unavailable
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.plan.state import State
-from noetl.testing.engine import Driven
+from noetl.testing.engine import WAIT_SECONDS, Driven, until
 from noetl.testing.parity import assert_parity, connect
 
 PROCESS = Path(__file__).with_name("process.py")
-WAIT_SECONDS = 60.0
-LOOK_SECONDS = 0.05
 SCOPED = {"noetl.tenant": "default", "noetl.organization": "default"}
 """Lets the owner see the rows of the organization the tests act for."""
 OPEN_ROWS = ("execution_head", "command", "stage", "frame")
@@ -32,19 +30,6 @@ CREATE TABLE public.effect (key text PRIMARY KEY, runs integer NOT NULL DEFAULT 
 CREATE TABLE public.queue (id integer PRIMARY KEY, status text NOT NULL DEFAULT 'pending');
 CREATE TABLE public.gate (key text PRIMARY KEY);
 """
-
-
-async def until(holds: Callable[[], Awaitable[Any]], what: str, within: float = WAIT_SECONDS) -> Any:
-    """Look again and again until something holds, and return what it gave."""
-    try:
-        async with asyncio.timeout(within):
-            while True:
-                found = await holds()
-                if found:
-                    return found
-                await asyncio.sleep(LOOK_SECONDS)
-    except TimeoutError:
-        raise AssertionError(f"{within:g} s went by without {what}") from None
 
 
 class Process:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.faults.engine.ground import Ground, until
+from tests.faults.engine.ground import Ground
 from tests.faults.engine.playbooks import child, collection, playbook
 
-from noetl.testing.engine import open_short_leased
+from noetl.testing.engine import open_short_leased, until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

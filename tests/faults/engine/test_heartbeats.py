@@ -6,10 +6,10 @@ import asyncio
 
 import asyncpg
 import pytest
-from tests.faults.engine.ground import SCOPED, Ground, until
+from tests.faults.engine.ground import SCOPED, Ground
 from tests.faults.engine.playbooks import collection, playbook
 
-from noetl.testing.engine import open_short_leased
+from noetl.testing.engine import open_short_leased, until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

@@ -5,6 +5,8 @@ Every execution ends, with exact effects in the user's table and exact facts in 
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.faults.engine.ground import Ground
 from tests.faults.engine.playbooks import ROWS, child, collection, cursor, playbook, single
@@ -86,6 +88,20 @@ async def test_a_child_whose_parent_died_before_it_was_started_is_started(ground
     ground.process()
     assert (await ground.finished(execution_id)).status == "COMPLETED"
     assert await ground.effect_runs() == {"first": 1, "below": 1}
+    await ground.assert_clean()
+
+
+async def test_a_child_is_not_started_once_its_parent_was_cancelled(ground: Ground) -> None:
+    """Whoever was to start it may come late: it would run for nobody, and no cancellation would find it."""
+    await ground.engine.catalog.register(ground.scope, CHILD)
+    execution_id = await ground.start(playbook("parent", single("first", "sub"), child("sub", "faults/below", None)))
+    await ground.process(fault="decide.after_record=kill", reaps=False).killed()
+    query = "SELECT command_id, meta, context FROM noetl.event WHERE execution_id = $1 AND command_id = 'sub/1/0'"
+    (issued,) = await ground.effects.fetch(query, execution_id)
+    await ground.engine.cancel(ground.scope, execution_id, reason="enough", by="test")
+    meta, context = json.loads(issued["meta"]), json.loads(issued["context"])
+    await ground.engine.children.start_suspended(ground.scope, execution_id, issued["command_id"], meta, context)
+    assert not await ground.engine.exists(ground.scope, int(meta["child_execution_id"]))
     await ground.assert_clean()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.faults.engine.ground import Ground
-from tests.faults.engine.playbooks import ROWS, collection, cursor, fanout, playbook
+from tests.faults.engine.playbooks import FRAME, ROWS, collection, cursor, effect, fanout, playbook
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 
@@ -58,6 +58,27 @@ async def test_a_shard_whose_worker_was_killed_is_worked_off_by_another(ground: 
     assert len(await ground.events(execution_id, "loop.shard.done")) == ROWS
     (fanin,) = await ground.events(execution_id, "loop.fanin.completed")
     assert fanin["status"] == "completed"
+    await ground.assert_clean()
+
+
+async def test_the_new_owner_of_a_row_that_waits_for_a_child_finds_the_child(ground: Ground) -> None:
+    below = "  - step: below\n" + effect("below-{{ workload.n }}")
+    await ground.engine.catalog.register(ground.scope, playbook("below", below))
+    rows = "{in: [0, 1], iterator: n, spec: {mode: parallel, frame: " + FRAME + "}}"
+    given = '{pg: "{{ workload.pg }}", n: "{{ iter.n }}"}'
+    tool = f"{{kind: playbook, path: faults/below, input: {given}}}"
+    first = ground.process(slots=2)
+    async with ground.shut_gate("below-1"):
+        execution_id = await ground.start(playbook("rows", f"  - step: each\n    loop: {rows}\n    tool: {tool}\n"))
+        await ground.at_the_gate()
+        first.send(signal.SIGKILL)
+        await first.killed()
+    ground.process(slots=2)
+    state = await ground.finished(execution_id)
+    assert (state.status, state.results["each"].data["completed"]) == ("COMPLETED", 2)
+    assert await ground.effect_runs() == {"below-0": 1, "below-1": 2}
+    query = "SELECT count(*) FROM noetl.event WHERE event_type = 'execution.requested' AND parent_execution_id = $1"
+    assert await ground.effects.fetchval(query, execution_id) == 2
     await ground.assert_clean()
 
 

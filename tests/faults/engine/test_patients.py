@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from examples.pft.mock_api import serve
 from examples.pft.records import DATA_TYPES, expected
-from tests.faults.engine.ground import Ground, until
+from tests.faults.engine.ground import Ground
 
-from noetl.testing.engine import LEASE_SECONDS
+from noetl.testing.engine import LEASE_SECONDS, until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.faults.engine.ground import SCOPED, TABLES, Ground, until
+from tests.faults.engine.ground import SCOPED, TABLES, Ground
 from tests.faults.engine.playbooks import collection, cursor, playbook, single
 
 from noetl.runtime import migrate
 from noetl.runtime.embedded import EmbeddedServer
-from noetl.testing.engine import LEASE_SECONDS, open_short_leased
+from noetl.testing.engine import LEASE_SECONDS, open_short_leased, until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.xdist_group("own_server")]
 

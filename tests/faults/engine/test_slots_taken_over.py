@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.faults.engine.ground import Ground, until
+from tests.faults.engine.ground import Ground
 from tests.faults.engine.playbooks import FRAME_ROWS, ROWS, collection, playbook
 
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
 from noetl.dispatch.local import LocalDispatch
 from noetl.errors import LeaseLost, NoetlError
 from noetl.plan.trigger import CommandEnded
+from noetl.testing.engine import until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 
