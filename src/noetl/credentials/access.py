@@ -60,9 +60,13 @@ class ScopedCredentials:
         self._cache = cache
         self._scope = scope
         self._redactor = redactor
+        self._given: dict[str, Credential] = {}
 
     async def credential(self, name: str) -> Credential:
         """Return a credential of this organization by name; `NotFound` when there is none."""
         found = await self._cache.get(self._scope, name)
+        if self._given.get(name) is found:
+            return found
         self._redactor.add(*secrets_in(guarded(found.data, shown_fields(found.type))))
+        self._given[name] = found
         return found

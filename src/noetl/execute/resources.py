@@ -32,6 +32,8 @@ class WorkerResources:
         if task is None:
             task = self._made[key] = asyncio.ensure_future(_made_by(make))
             task.add_done_callback(lambda ended: self._forget_failed(key, ended))
+        elif task.done() and not task.cancelled() and task.exception() is None:
+            return task.result()  # the common case, without a turn of the loop
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:

@@ -29,12 +29,11 @@ class HttpTool:
     async def run(self, call: Call) -> Outcome:
         """Send the request and return the response; a status of 400 or more is a problem with the response as data."""
         options = call.options
-        where, seconds = "the http task", DEFAULT_SECONDS
+        request, seconds = None, DEFAULT_SECONDS
         started = time.perf_counter()
         try:
             seconds = _seconds(options.get("timeout"), call.timeout)
             request = build(call, await prove(call.credentials, call.auth))
-            where = place(request.method, request.url)
             session = await session_of(call.resources)
             follow, verify = options.get("follow_redirects") is not False, options.get("verify_ssl") is not False
             async with (
@@ -43,6 +42,7 @@ class HttpTool:
             ):
                 body = await read_body(response, self._max_bytes)
         except Exception as error:
+            where = "the http task" if request is None else place(request.method, request.url)
             problem = problem_of_error(error, where, seconds)
             return Outcome(status="error", error=problem, helpers={"http": {"status": None, "headers": {}}})
         headers = plain_headers(response.headers)
@@ -56,6 +56,7 @@ class HttpTool:
         helpers = {"http": {"status": response.status, "headers": headers}}
         if response.status < 400:
             return Outcome(data=data, helpers=helpers)
+        where = place(request.method, request.url)
         problem = problem_of_status(response.status, response.reason or "", where, headers)
         return Outcome(status="error", data=data, error=problem, helpers=helpers)
 

@@ -44,7 +44,8 @@ def without_secrets(url: URL, secret: Collection[str]) -> str:
     """Return an address as results show it: no user, and stars for query values that are credentials."""
     if url.raw_user is None and not url.raw_query_string:
         return str(url)
-    url = url.with_user(None)
+    if url.raw_user is not None:
+        url = url.with_user(None)
     hidden = [name for name in url.query if name in secret or is_secret(name)]
     if not hidden:
         return str(url)

@@ -102,7 +102,7 @@ async def _keep(_: object) -> None:
 async def _settle(connection: Connection, *, failed: bool, restore: bool) -> None:
     # One that was cut off while it was lent has left the pool, and answers every question with an InterfaceError.
     try:
-        if connection.is_closed():
+        if connection.is_closed() or not (failed or restore or connection.is_in_transaction()):
             return
         async with asyncio.timeout(_CLOSE_SECONDS):
             if failed or connection.is_in_transaction():

@@ -64,6 +64,21 @@ def readable_settings() -> Iterator[None]:
 async def find_target(credentials: Credentials, auth: Any, pool: Any = None) -> Target:
     """Return the database that an alias, a mapping with one alias, or a literal mapping names."""
     data = await _data(credentials, auth)
+    key = (id(data), repr(pool))
+    known = _TARGETS.get(key)
+    # A credential that is read anew is another object, so what was made of the old one is not used for it.
+    if known is None or known[0] is not data:
+        if len(_TARGETS) >= _MOST_TARGETS:
+            _TARGETS.clear()
+        known = _TARGETS[key] = (data, _target(data, pool))
+    return known[1]
+
+
+_MOST_TARGETS = 256
+_TARGETS: dict[tuple[int, str], tuple[Mapping[str, Any], Target]] = {}
+
+
+def _target(data: Mapping[str, Any], pool: Any) -> Target:
     tls = {name: str(data[name]) for name in _TLS if data.get(name)}
     settings: dict[str, Any] = {}
     for name, spellings in _FIELDS.items():
