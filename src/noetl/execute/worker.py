@@ -57,6 +57,7 @@ class Worker:
         self._busy = 0
         self._changed = asyncio.Event()
         self._stopping = False
+        self._claiming: asyncio.Task[list[CommandGrant]] | None = None
         self.claims = 0
         """Claims of cursor loops that returned rows."""
 
@@ -87,8 +88,6 @@ class Worker:
         if self._claiming is not None:
             self._claiming.cancel()
         await self._keeper.beat()
-
-    _claiming: asyncio.Task[list[CommandGrant]] | None = None
 
     async def _claimed(self, free: int) -> list[CommandGrant]:
         self._claiming = asyncio.get_running_loop().create_task(self._dispatch.claim(self.name, free, self._poll))

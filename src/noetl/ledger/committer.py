@@ -1,7 +1,7 @@
 """Group commit: concurrent appends of a process are gathered per organization and written by one statement.
 
 While one statement is under way the next group gathers, so the group grows with the load and a lone append never
-waits. A lost connection is retried: event ids make a second try recognisable, so nothing is written twice and a first
+waits. Changes of work have two statements under way, so that deciding and writing overlap. A lost connection is retried: event ids make a second try recognisable, so nothing is written twice and a first
 try that did commit is not mistaken for somebody else's.
 """
 
