@@ -65,26 +65,37 @@ class Redactor:
         return value if self._pattern is None else self._redacted(value)
 
     def _redacted(self, value: Any) -> Any:
-        if isinstance(value, str):
-            assert self._pattern is not None
-            return self._pattern.sub(MASK, value)
-        if value is None or isinstance(value, bool):
+        kind = type(value)
+        if kind is str:
+            return self._pattern.sub(MASK, value)  # type: ignore[union-attr]
+        if value is None or kind is bool:
             return value
-        if isinstance(value, int | float):
+        if kind is int or kind is float:
             # A number read from text that was a secret, such as a PIN.
             return MASK if str(value) in self._secrets else value
         if isinstance(value, Mapping):
-            pairs = [(key, self._redacted(key), item, self._redacted(item)) for key, item in value.items()]
-            same = all(key is new_key and item is new for key, new_key, item, new in pairs)
-            return value if same else {new_key: new for _, new_key, _, new in pairs}
+            return self._mapping(value)
         if isinstance(value, list | tuple):
             items = [self._redacted(item) for item in value]
             same = all(new is item for new, item in zip(items, value, strict=True))
-            return value if same else type(value)(items) if type(value) in (list, tuple) else items
+            return value if same else tuple(items) if kind is tuple else items
         if isinstance(value, bytes | bytearray):
             assert self._bytes is not None
             return self._bytes.sub(MASK.encode(), bytes(value))
+        if isinstance(value, str):
+            return self._pattern.sub(MASK, value)  # type: ignore[union-attr]
+        if isinstance(value, int | float):
+            return MASK if str(value) in self._secrets else value
         return MASK if isinstance(value, Secret) else value
+
+    def _mapping(self, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        changed = False
+        made: dict[Any, Any] = {}
+        for key, item in value.items():
+            new_key, new = self._redacted(key), self._redacted(item)
+            made[new_key] = new
+            changed = changed or new is not item or new_key is not key
+        return made if changed else value
 
 
 def _forms(secret: str) -> Iterator[str]:

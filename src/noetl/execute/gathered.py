@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import orjson
@@ -29,11 +30,12 @@ def table_of(rows: list[RowEnd], redact: Any) -> EncodedTable:
         ]
     )
     errors = [None if row.error is None else redact(row.error.message) for row in rows]
+    numbers = array("q", [row.index for row in rows])
     table = pa.table(
         [
-            pa.array([row.index for row in rows], pa.int64()),
-            pa.array([row.status for row in rows]),
-            pa.array(errors, pa.string()),
+            pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(numbers)]),
+            _texts([row.status for row in rows]),
+            _texts(errors),
             data,
         ],
         schema=schema,
@@ -56,12 +58,19 @@ def _column(values: list[Any]) -> tuple[Any, bytes]:
     # Of one type only: among floats an integer would come back as a float.
     if len(types) == 1 and types <= _PLAIN:
         try:
-            return pa.array(values), b"typed"
+            return _texts(values) if types == {str} else pa.array(values), b"typed"
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
             pass
     # Mappings of differing shapes would gain and lose fields as a struct, so they stay as they are written.
     texts = [None if value is None else _text(value) for value in values]
-    return pa.array(texts, pa.string()), b"json"
+    return _texts(texts), b"json"
+
+
+def _texts(values: list[str | None]) -> Any:
+    # Where pandas is installed, `pa.array` loads all of it first to ask whether a list is one of its own.
+    builder = pa.lib.StringBuilder()
+    builder.append_values(values)
+    return builder.finish()
 
 
 def _text(value: Any) -> str:

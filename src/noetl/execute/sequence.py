@@ -237,13 +237,16 @@ class _Run:
             work = tool.run(call)
         else:
             return _error(failures.unknown_tool(task, self._tools))
+        limit = None
         try:
+            if call.timeout is None:
+                return await work
             async with asyncio.timeout(call.timeout) as limit:
                 return await work
         except Conflict:
             raise
         except Exception as error:
-            if isinstance(error, TimeoutError) and limit.expired():
+            if isinstance(error, TimeoutError) and limit is not None and limit.expired():
                 return _error(failures.timed_out(task, call.timeout or 0.0))
             return _error(failures.broken_off(task, error))
 

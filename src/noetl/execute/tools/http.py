@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from noetl.execute.outcome import Outcome
 from noetl.execute.tools.http_auth import prove
-from noetl.execute.tools.http_client import answer, session_of
+from noetl.execute.tools.http_client import answer
 from noetl.execute.tools.http_problems import place, problem_of_error, problem_of_status, without_secrets
 from noetl.execute.tools.http_request import build
-from noetl.execute.tools.http_response import decode, plain_headers, read_body
+from noetl.execute.tools.http_response import decode
 from noetl.execute.tools.port import Call
 
 DEFAULT_SECONDS = 60.0
@@ -34,30 +34,28 @@ class HttpTool:
         try:
             seconds = _seconds(options.get("timeout"), call.timeout)
             request = build(call, await prove(call.credentials, call.auth))
-            session = await session_of(call.resources)
             follow, verify = options.get("follow_redirects") is not False, options.get("verify_ssl") is not False
-            async with (
-                asyncio.timeout(seconds),
-                answer(session, request, seconds=seconds, follow=follow, verify=verify) as response,
-            ):
-                body = await read_body(response, self._max_bytes)
+            async with asyncio.timeout(seconds):
+                url, reply = await answer(
+                    call.resources, request, seconds=seconds, follow=follow, verify=verify, limit=self._max_bytes
+                )
         except Exception as error:
             where = "the http task" if request is None else place(request.method, request.url)
             problem = problem_of_error(error, where, seconds)
             return Outcome(status="error", error=problem, helpers={"http": {"status": None, "headers": {}}})
-        headers = plain_headers(response.headers)
+        headers = reply.headers
         data: dict[str, Any] = {
-            "status_code": response.status,
+            "status_code": reply.status,
             "headers": headers,
-            "url": without_secrets(response.url, request.secret),
+            "url": without_secrets(url, request.secret),
             "elapsed": round(time.perf_counter() - started, 6),
-            "data": decode(body, headers.get("content-type", "")),
+            "data": decode(reply.body, headers.get("content-type", "")),
         }
-        helpers = {"http": {"status": response.status, "headers": headers}}
-        if response.status < 400:
+        helpers = {"http": {"status": reply.status, "headers": headers}}
+        if reply.status < 400:
             return Outcome(data=data, helpers=helpers)
         where = place(request.method, request.url)
-        problem = problem_of_status(response.status, response.reason or "", where, headers)
+        problem = problem_of_status(reply.status, reply.reason, where, headers)
         return Outcome(status="error", data=data, error=problem, helpers=helpers)
 
 

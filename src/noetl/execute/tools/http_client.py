@@ -1,23 +1,20 @@
-"""Sends requests over the worker's one pool of connections and follows redirects without taking credentials along."""
+"""Sends requests over the worker's connections and follows redirects without taking credentials along."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import lru_cache
 
-import aiohttp
 from yarl import URL
 
 from noetl.errors import NoetlError
+from noetl.execute.tools.http_connection import Reply
+from noetl.execute.tools.http_head import is_plain, written
+from noetl.execute.tools.http_pool import pool_of
 from noetl.execute.tools.http_problems import is_secret
 from noetl.execute.tools.http_request import Request
 from noetl.execute.tools.port import Resources
 
 _REDIRECTS = 10
-_CONNECT_SECONDS = 10.0
 _REDIRECT_STATUS = frozenset({301, 302, 303, 307, 308})
 _PRIVATE_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", "idempotency-key"})
 _BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "idempotency-key"})
@@ -29,54 +26,28 @@ class TooManyRedirects(NoetlError):
     code = "request_invalid"
 
 
-async def session_of(resources: Resources) -> aiohttp.ClientSession:
-    """Return the worker's session."""
-    session: aiohttp.ClientSession = await resources.get(("http",), _open)
-    return session
-
-
-async def _open() -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(limit=1000, limit_per_host=0, ttl_dns_cache=60, keepalive_timeout=60)
-    return aiohttp.ClientSession(
-        connector=connector,
-        # Calls of different executions share the session and must not see each other's cookies.
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": "noetl"},
-        # Looking for a proxy costs something with every request, so it is done only where there is one.
-        trust_env=any(name.lower() in ("http_proxy", "https_proxy") for name in os.environ),
-    )
-
-
-@lru_cache(maxsize=64)
-def _timeout(connect: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, sock_connect=connect)
-
-
-@asynccontextmanager
 async def answer(
-    session: aiohttp.ClientSession, request: Request, *, seconds: float, follow: bool, verify: bool
-) -> AsyncIterator[aiohttp.ClientResponse]:
-    """Lend the response to a request, the last one of a chain of redirects."""
-    timeout = _timeout(min(seconds, _CONNECT_SECONDS))
+    resources: Resources, request: Request, *, seconds: float, follow: bool, verify: bool, limit: int
+) -> tuple[URL, Reply]:
+    """Return the reply to a request, the last one of a chain of redirects, and the address it came from."""
     for _ in range(_REDIRECTS + 1):
-        body = request.body() if callable(request.body) else request.body
-        response = await session.request(
-            request.method,
-            request.url,
-            headers=request.headers,
-            data=body,
-            allow_redirects=False,
-            timeout=timeout,
-            ssl=verify,
-        )
-        location = response.headers.get("Location") if follow and response.status in _REDIRECT_STATUS else None
+        reply = await _send(resources, request, seconds=seconds, verify=verify, limit=limit)
+        location = reply.headers.get("location") if follow and reply.status in _REDIRECT_STATUS else None
         if location is None:
-            async with response:
-                yield response
-            return
-        response.release()
-        request = _redirected(request, response.status, location)
+            return request.url, reply
+        request = _redirected(request, reply.status, location)
     raise TooManyRedirects(f"the server redirected more than {_REDIRECTS} times")
+
+
+async def _send(resources: Resources, request: Request, *, seconds: float, verify: bool, limit: int) -> Reply:
+    pool = await pool_of(resources)
+    if pool.is_direct and is_plain(request):
+        head = written(request)
+        return await pool.send(request.method, request.url, head, verify=verify, seconds=seconds, limit=limit)
+    # Loaded only where it is needed: it takes longer to load than everything else here together.
+    from noetl.execute.tools.http_session import send
+
+    return await send(resources, request, verify=verify, seconds=seconds, limit=limit)
 
 
 def _redirected(request: Request, status: int, location: str) -> Request:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
-import aiohttp
 from yarl import URL
 
 from noetl.errors import NoetlError
 from noetl.execute.outcome import Problem, ProblemKind
-from noetl.execute.tools.http_response import TooLarge, retry_after
+from noetl.execute.tools.http_connection import TooLarge
+from noetl.execute.tools.http_response import retry_after
 
 _BY_STATUS: dict[int, tuple[ProblemKind, bool]] = {
     401: ("auth", False),
@@ -76,12 +77,12 @@ def problem_of_error(error: Exception, where: str, seconds: float) -> Problem:
         return Problem(kind="storage_quota", message=message, code="response_too_large", **fields)
     if isinstance(error, TimeoutError):
         return Problem(kind="timeout", message=f"{where} did not answer within {seconds:g} s", retryable=True, **fields)
-    if isinstance(error, aiohttp.ClientSSLError):
+    if isinstance(error, ssl.SSLError):
         return Problem(kind="connection", message=f"{where}: the TLS connection is refused: {_said(error)}", **fields)
-    if isinstance(error, aiohttp.InvalidURL | ValueError):
+    if isinstance(error, ValueError):
         message = f"{where}: the address, a header or a value cannot be sent"
         return Problem(kind="client_error", message=message, code="request_invalid", **fields)
-    if isinstance(error, aiohttp.ClientError | OSError):
+    if isinstance(error, OSError):
         message = f"{where} failed: {_said(error)}"
         return Problem(kind="connection", message=message, retryable=True, **fields)
     if isinstance(error, NoetlError):
@@ -92,8 +93,7 @@ def problem_of_error(error: Exception, where: str, seconds: float) -> Problem:
     raise error
 
 
-def _said(error: Exception) -> str:
-    """Return the operating system's or the certificate's words; the client's own may quote the whole address."""
-    inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
-    words = getattr(inner, "verify_message", None) or getattr(inner, "strerror", None) or getattr(inner, "reason", None)
+def _said(error: OSError) -> str:
+    """Return the operating system's or the certificate's words."""
+    words = getattr(error, "verify_message", None) or error.strerror or getattr(error, "reason", None)
     return str(words or type(error).__name__)

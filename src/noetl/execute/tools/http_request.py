@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-import aiohttp
 import orjson
 from yarl import URL
 
@@ -18,7 +17,19 @@ from noetl.execute.tools.http_auth import Proof
 from noetl.execute.tools.json_text import write_json
 from noetl.execute.tools.port import Call
 
-Body = bytes | Callable[[], aiohttp.FormData] | None
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One field of a form in parts, a file if it has a name of its own."""
+
+    name: str
+    content: str | bytes
+    filename: str | None = None
+    media_type: str | None = None
+
+
+Body = bytes | tuple[Part, ...] | None
+"""A form in parts is written when it is sent, because a boundary goes with it."""
 
 _KEYED_METHODS = frozenset({"POST", "PATCH"})
 _JSON, _FORM = "application/json", "application/x-www-form-urlencoded"
@@ -56,7 +67,7 @@ def build(call: Call, proof: Proof) -> Request:
     if body is not None:
         named = next((name for name in headers if name.lower() == "content-type"), None)
         payload, media_type = _body(body, str(options.get("body_kind") or "body"), headers[named] if named else "")
-        if callable(payload) and named:
+        if isinstance(payload, tuple) and named:
             # The boundary is made with the form; a content type of the user's names none.
             del headers[named]
         elif media_type and named is None:
@@ -117,7 +128,7 @@ def _body(body: Any, kind: str, wanted: str) -> tuple[Body, str | None]:
         ) else "text/plain; charset=utf-8"
     if kind in ("data", "form") and isinstance(body, Mapping):
         if wanted.lower().startswith("multipart/") or any(_is_file(value) for value in body.values()):
-            return lambda: _multipart(body), None
+            return tuple(_parts(body)), None
         if _JSON not in wanted.lower():
             return urlencode(list(_pairs(body))).encode(), _FORM
     return write_json(body), _JSON
@@ -137,16 +148,14 @@ def _is_file(value: Any) -> bool:
     return isinstance(value, Mapping) and "filename" in value and ("content" in value or "content_base64" in value)
 
 
-def _multipart(body: Mapping[str, Any]) -> aiohttp.FormData:
-    form = aiohttp.FormData(default_to_multipart=True)
+def _parts(body: Mapping[str, Any]) -> Iterator[Part]:
     for name, value in body.items():
         if _is_file(value):
             media_type = str(value.get("content_type") or "application/octet-stream")
-            form.add_field(str(name), _content(value), filename=str(value["filename"]), content_type=media_type)
+            yield Part(str(name), _content(value), str(value["filename"]), media_type)
         else:
             for each in _flat(value):
-                form.add_field(str(name), each)
-    return form
+                yield Part(str(name), each)
 
 
 def _content(value: Mapping[str, Any]) -> bytes:

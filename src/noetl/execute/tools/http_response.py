@@ -1,4 +1,4 @@
-"""Reads responses: the body within its bound, as JSON, text or base64, and what the headers say about trying again."""
+"""Reads responses: the body as JSON, text or base64, and what the headers say about trying again."""
 
 from __future__ import annotations
 
@@ -8,34 +8,11 @@ import re
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import aiohttp
-from multidict import CIMultiDictProxy
-
 from noetl.execute.tools.json_text import read_json
 
 _TEXT_TYPES = re.compile(r"text/|.*[/+](xml|javascript|ecmascript|yaml|x-yaml|x-www-form-urlencoded|x-ndjson|graphql)$")
 _CHARSET = re.compile(r"charset=\"?([\w.:-]+)", re.IGNORECASE)
 _MAYBE_JSON = frozenset({"", "text/plain"})
-
-
-class TooLarge(Exception):
-    """The body is longer than a task may take."""
-
-
-async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """Return the body; raises TooLarge as soon as it is longer than the limit."""
-    length = response.content_length
-    if length is not None and "Content-Encoding" not in response.headers:
-        if length > limit and response.method != "HEAD":
-            raise TooLarge
-        return await response.read()
-    parts, size = list[bytes](), 0
-    async for part in response.content.iter_any():
-        size += len(part)
-        if size > limit:
-            raise TooLarge
-        parts.append(part)
-    return b"".join(parts)
 
 
 def decode(body: bytes, content_type: str) -> Any:
@@ -56,15 +33,6 @@ def decode(body: bytes, content_type: str) -> Any:
             if media_type.startswith("text/"):
                 return body.decode("utf-8", "replace")
     return {"base64": base64.b64encode(body).decode(), "media_type": media_type or "application/octet-stream"}
-
-
-def plain_headers(headers: CIMultiDictProxy[str]) -> dict[str, str]:
-    """Return headers by their lower-case names; a header that came several times is one, separated by commas."""
-    found: dict[str, str] = {}
-    for name, value in headers.items():
-        lower = name.lower()
-        found[lower] = f"{found[lower]}, {value}" if lower in found else value
-    return found
 
 
 def retry_after(headers: dict[str, str]) -> float | None:

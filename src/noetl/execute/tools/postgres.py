@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, ClassVar
 
 from noetl.execute.outcome import Outcome, Problem
@@ -39,13 +39,13 @@ class PostgresTool:
 
 def within(calls: Sequence[Call]) -> AbstractAsyncContextManager[Any]:
     """Return a context that ends with TimeoutError when the longest time any of the calls has is over."""
-    longest = max(_limit(call) for call in calls)
-    return asyncio.timeout(None if math.isinf(longest) else longest)
+    longest = max(map(_limit, calls))
+    return nullcontext() if math.isinf(longest) else asyncio.timeout(longest)
 
 
 def _limit(call: Call) -> float:
-    limits = (call.options.get("timeout"), call.timeout)
-    return min((float(limit) for limit in limits if limit), default=math.inf)
+    own = call.options.get("timeout")
+    return min(float(own) if own else math.inf, call.timeout or math.inf)
 
 
 def answered(result: Result, count: int) -> Outcome:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
 
 from noetl.execute.tools.port import Call, Resources
-from noetl.execute.tools.postgres_target import (
-    CONNECT_SECONDS,
-    Connection,
-    Target,
-    find_target,
-    prepare_types,
-    readable_settings,
-)
+from noetl.execute.tools.postgres_target import Target, find_target
 
 _CLOSE_SECONDS = 10.0
+_IDLE_SECONDS = 300.0
 _RESTORE = (
     "SET SESSION AUTHORIZATION DEFAULT; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; "
     "SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
@@ -29,28 +22,59 @@ _RESTORE = (
 class Pool:
     """The worker's connections to one target, and what it learned of the statements sent there."""
 
-    def __init__(self, target: Target, pool: asyncpg.Pool) -> None:
+    def __init__(self, target: Target) -> None:
         self.place = target.place
-        self._pool = pool
+        self._target = target
+        self._places = asyncio.Semaphore(target.pool_size)
+        self._free: list[tuple[asyncpg.Connection, float]] = []
+        """Those nobody has, and since when; the last one back is lent first, so that the others grow old."""
+        self._lent: set[asyncpg.Connection] = set()
+        self._sweeping: asyncio.Task[None] | None = None
         self._met: dict[str, None] = {}
         self.bound: dict[str, Any] = {}
         """Statements with parameters, as they are sent."""
 
-    @asynccontextmanager
-    async def connection(self, *, restore: bool = False) -> AsyncIterator[Connection]:
+    def connection(self, *, restore: bool = False) -> _Loan:
         """Lend a connection; `restore` takes the session back to how it began before another gets it."""
-        with readable_settings():
-            connection = await self._pool.acquire()
+        return _Loan(self, restore=restore)
+
+    async def take(self) -> asyncpg.Connection:
+        """Take a connection out, a new one if none is free; waits while as many as there may be are taken."""
+        await self._places.acquire()
         try:
-            yield connection
+            while self._free:
+                connection, _ = self._free.pop()
+                if not connection.is_closed():
+                    break
+            else:
+                connection = await self._target.connect()
         except BaseException:
-            # Whether the transaction is still open is not known while a query is being cancelled.
-            await _settle(connection, failed=True, restore=restore)
+            self._places.release()
             raise
-        else:
-            await _settle(connection, failed=False, restore=restore)
-        finally:
-            await self._pool.release(connection)
+        self._lent.add(connection)
+        return connection
+
+    def give_back(self, connection: asyncpg.Connection, *, is_clean: bool) -> None:
+        """Put a connection back; one in an unknown state is cut off instead."""
+        self._lent.discard(connection)
+        self._places.release()
+        if connection.is_closed():
+            return
+        if not is_clean:
+            connection.terminate()
+            return
+        self._free.append((connection, asyncio.get_running_loop().time()))
+        if self._sweeping is None:
+            self._sweeping = asyncio.create_task(self._sweep(), name="noetl-postgres-pool")
+
+    async def _sweep(self) -> None:
+        """Close what was idle for long."""
+        while True:
+            await asyncio.sleep(_IDLE_SECONDS / 2)
+            before = asyncio.get_running_loop().time() - _IDLE_SECONDS
+            # The oldest stand first. One at a time, so that whoever ends this finds the others where they were.
+            while self._free and self._free[0][1] <= before:
+                await _close(self._free.pop(0)[0])
 
     def met_before(self, text: str) -> bool:
         """Say whether this text came before, so that it is worth preparing; most texts with a row's values come once."""
@@ -62,28 +86,51 @@ class Pool:
         return False
 
     async def aclose(self) -> None:
-        """Close all connections; one that does not come to an end is cut off."""
+        """Close all connections; one that does not come back in time is cut off."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.wait([self._sweeping])
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._pool.close()
+                for _ in range(self._target.pool_size):
+                    await self._places.acquire()
         except TimeoutError:
-            self._pool.terminate()
+            for connection in self._lent:
+                connection.terminate()
+        while self._free:
+            await _close(self._free.pop()[0])
+
+
+class _Loan:
+    """A connection for the length of a block."""
+
+    __slots__ = ("_connection", "_pool", "_restore")
+
+    def __init__(self, pool: Pool, *, restore: bool) -> None:
+        self._pool = pool
+        self._restore = restore
+        self._connection: asyncpg.Connection
+
+    async def __aenter__(self) -> asyncpg.Connection:
+        self._connection = await self._pool.take()
+        return self._connection
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        connection, is_clean = self._connection, False
+        try:
+            # Whether the transaction is still open is not known while a query is being cancelled.
+            if kind is not None or self._restore or connection.is_in_transaction():
+                await _settle(connection, failed=kind is not None, restore=self._restore)
+            is_clean = True
+        finally:
+            self._pool.give_back(connection, is_clean=is_clean)
 
 
 async def pool_for(resources: Resources, target: Target) -> Pool:
     """Return the worker's pool for a target."""
 
     async def make() -> Pool:
-        pool = await asyncpg.create_pool(
-            **dict(target.settings),
-            min_size=0,
-            max_size=target.pool_size,
-            init=prepare_types,
-            reset=_keep,
-            timeout=CONNECT_SECONDS,
-            statement_cache_size=target.cached_statements,
-        )
-        return Pool(target, pool)
+        return Pool(target)
 
     pool: Pool = await resources.get(("postgres", target), make)
     return pool
@@ -95,14 +142,9 @@ async def pool_of(call: Call) -> Pool:
     return await pool_for(call.resources, target)
 
 
-async def _keep(_: object) -> None:
-    """Skip the pool's own restoring: a round trip that few statements need."""
-
-
-async def _settle(connection: Connection, *, failed: bool, restore: bool) -> None:
-    # One that was cut off while it was lent has left the pool, and answers every question with an InterfaceError.
+async def _settle(connection: asyncpg.Connection, *, failed: bool, restore: bool) -> None:
     try:
-        if connection.is_closed() or not (failed or restore or connection.is_in_transaction()):
+        if connection.is_closed():
             return
         async with asyncio.timeout(_CLOSE_SECONDS):
             if failed or connection.is_in_transaction():
@@ -110,5 +152,9 @@ async def _settle(connection: Connection, *, failed: bool, restore: bool) -> Non
             if restore:
                 await connection.execute(_RESTORE)
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        with suppress(asyncpg.InterfaceError):
-            connection.terminate()
+        connection.terminate()
+
+
+async def _close(connection: asyncpg.Connection) -> None:
+    with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        await connection.close(timeout=_CLOSE_SECONDS)

@@ -47,7 +47,11 @@ class Target:
             connection: asyncpg.Connection = await asyncpg.connect(
                 **dict(self.settings), timeout=CONNECT_SECONDS, statement_cache_size=self.cached_statements
             )
-        await prepare_types(connection, json_as_text=json_as_text)
+        try:
+            await prepare_types(connection, json_as_text=json_as_text)
+        except BaseException:
+            connection.terminate()
+            raise
         return connection
 
 

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from noetl.execute.outcome import Outcome
+from noetl.execute.tools import postgres_pool
 from noetl.execute.tools.port import Credential
 from noetl.execute.tools.postgres import PostgresTool
 
@@ -317,3 +318,48 @@ async def test_a_credential_that_leads_nowhere_is_a_problem_of_auth(caller: Call
     assert problem is not None
     assert (problem.kind, problem.retryable) == ("auth", False)
     assert "sh" not in problem.message.replace("should", "")
+
+
+async def test_one_task_after_the_other_uses_the_same_session(caller: Caller) -> None:
+    sessions = {(await good(caller, "SELECT pg_backend_pid() AS pid"))["rows"][0]["pid"] for _ in range(3)}
+
+    assert len(sessions) == 1
+
+
+async def test_a_session_that_nobody_needs_is_closed(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_pool, "_IDLE_SECONDS", 0.01)
+    gone = asyncio.Event()
+    await good(caller, "SELECT 1 AS one")
+
+    [pool] = caller.resources.kept.values()
+    async with pool.connection() as connection:
+        connection.add_termination_listener(lambda _: gone.set())
+    await asyncio.wait_for(gone.wait(), 10)
+
+    assert (await good(caller, "SELECT 1 AS one"))["rows"] == [{"one": 1}]
+
+
+async def test_a_session_that_cannot_be_settled_is_not_lent_again(caller: Caller) -> None:
+    await good(caller, "SELECT 1 AS one")
+    [pool] = caller.resources.kept.values()
+
+    # Cancelled once in its work and once more while that is being taken back.
+    lent = asyncio.Event()
+
+    async def work() -> None:
+        async with pool.connection(restore=True) as connection:
+            monitored.append(connection)
+            await connection.execute("BEGIN; CREATE TEMP TABLE trace(id int)")
+            lent.set()
+            await asyncio.Event().wait()
+
+    monitored: list[asyncpg.Connection] = []
+    task = asyncio.create_task(work())
+    await lent.wait()
+    task.cancel()
+    asyncio.get_running_loop().call_soon(task.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert monitored[0].is_closed()
+    assert (await good(caller, "SELECT to_regclass('trace') AS found"))["rows"] == [{"found": None}]

@@ -1,0 +1,83 @@
+"""Sends what is not of the everyday kind, such as forms in parts and whatever goes through a proxy, with aiohttp.
+
+Its errors leave as those of the operating system, because its own words may quote a whole address.
+"""
+
+from __future__ import annotations
+
+import errno
+import ssl
+from functools import lru_cache
+
+import aiohttp
+
+from noetl.execute.tools.http_connection import Reply, TooLarge
+from noetl.execute.tools.http_pool import CONNECT_SECONDS
+from noetl.execute.tools.http_request import Part, Request
+from noetl.execute.tools.port import Resources
+
+
+async def send(resources: Resources, request: Request, *, verify: bool, seconds: float, limit: int) -> Reply:
+    """Send one request over the worker's session and return its reply."""
+    session: aiohttp.ClientSession = await resources.get(("http", "session"), _open)
+    body = _form(request.body) if isinstance(request.body, tuple) else request.body
+    try:
+        async with session.request(
+            request.method,
+            request.url,
+            headers=request.headers,
+            data=body,
+            allow_redirects=False,
+            timeout=_timeout(min(seconds, CONNECT_SECONDS)),
+            ssl=verify,
+        ) as response:
+            content = await _body(response, limit)
+            return Reply(response.status, response.reason or "", _headers(response), content)
+    except aiohttp.InvalidURL:
+        raise ValueError("the address cannot be sent") from None
+    except aiohttp.ClientSSLError as error:
+        found = getattr(error, "certificate_error", None)
+        raise found if isinstance(found, ssl.SSLError) else ssl.SSLError(0, error.strerror or "refused") from None
+    except aiohttp.ClientError as error:
+        words = getattr(error, "strerror", None) or type(error).__name__
+        raise OSError(getattr(error, "errno", None) or errno.EPROTO, words) from None
+
+
+async def _open() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=1000, ttl_dns_cache=60, keepalive_timeout=60),
+        # Calls of different executions share the session and must not see each other's cookies.
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": "noetl"},
+        trust_env=True,
+    )
+
+
+@lru_cache(maxsize=64)
+def _timeout(connect: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect)
+
+
+async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    parts, size = list[bytes](), 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > limit:
+            raise TooLarge
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in response.headers.items():
+        lower = name.lower()
+        found[lower] = f"{found[lower]}, {value}" if lower in found else value
+    return found
+
+
+def _form(parts: tuple[Part, ...]) -> aiohttp.FormData:
+    form = aiohttp.FormData(default_to_multipart=True)
+    for part in parts:
+        form.add_field(part.name, part.content, filename=part.filename, content_type=part.media_type)
+    return form
