@@ -19,13 +19,8 @@ $(READY): requirements-dev.lock pyproject.toml
 setup: $(READY) ## Make .venv from the lock file
 	@echo "ready: $(BIN)/noetl --help"
 
-demo: $(READY) ## Run an example playbook on the embedded database and show what became of it
-	$(BIN)/noetl run examples/orders.yaml
-	$(BIN)/noetl executions show last
-	$(BIN)/noetl why last price
-	$(BIN)/noetl verify last
-	@echo "The data are in .noetl/. Look on with $(BIN)/noetl events last, replay last, executions list, why last;"
-	@echo "change examples/orders.yaml and run it again, or start $(BIN)/noetl dev examples/."
+demo: $(READY) ## Run the example pipeline on embedded defaults, change it, go back, and prove the first answer
+	$(BIN)/python -m examples.clinic.demo
 
 test: $(READY) ## Run all tests, with the servers they need
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)

@@ -22,8 +22,13 @@ GROUPS = {
         "pft.growth",
     ),
     "replay": ("replay.full", "replay.snapshot", "replay.memory"),
+    "spark-job": ("spark-job.wall", "spark-job.obstore"),
+    "spark-task": ("spark-task.wall",),
+    "spark-batch": ("spark-batch.wall", "spark-batch.other"),
+    "spark-frames": ("spark-frames.wall",),
     "steps": ("steps.sequential", "steps.concurrent"),
     "start": ("start.help", "start.embedded"),
+    "tasks": ("tasks.rate",),
 }
 """Each group, one module of this package, with its figures."""
 
@@ -49,7 +54,7 @@ def main(
     rounds: int,
     as_json: bool,
 ) -> None:
-    """Measure figures beside their bare floors: a group (append, loop, pft, replay, start, steps), a figure, or all.
+    """Measure figures beside their bare floors: a group, a figure, or all.
 
     \b
     Examples:
@@ -63,7 +68,7 @@ def main(
         wanted = known if {"all", group} & set(names) else tuple(name for name in known if name in names)
         if not wanted:
             continue
-        module = importlib.import_module(f"bench.{group}")
+        module = importlib.import_module(f"bench.{group.replace('-', '_')}")
         sizes: tuple[object, ...] = ()
         if group == "pft":
             sizes = (module.Options(module.Sizes(facilities, patients, max_in_flight, row_concurrency), rounds),)

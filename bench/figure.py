@@ -34,6 +34,13 @@ class Figure:
         """Hold a plain number against the bar."""
         return cls(name, round(ours, 4), round(ours, 4), None, unit, bar, _holds(ours, bar, better))
 
+    @classmethod
+    def of(
+        cls, name: str, value: float, ours: float, floor: float, unit: str, bar: float, better: Literal["more", "less"]
+    ) -> Figure:
+        """Hold a ratio that was taken round by round against the bar."""
+        return cls(name, round(value, 4), round(ours, 4), round(floor, 4), unit, bar, _holds(value, bar, better))
+
     def line(self) -> str:
         """Return the figure as one line of JSON."""
         return json.dumps(asdict(self))
@@ -53,6 +60,19 @@ async def alternating(
         for run, results in ((ours, mine), (floor, bare)) if number % 2 else ((floor, bare), (ours, mine)):
             results.append(await run(number))
     return statistics.median(mine), statistics.median(bare)
+
+
+async def paired(
+    ours: Callable[[int], Awaitable[float]], floor: Callable[[int], Awaitable[float]], rounds: int
+) -> tuple[float, float, float]:
+    """Run ours and the floor in turn and return the median of each, and the median of the rounds' ratios."""
+    mine: list[float] = []
+    bare: list[float] = []
+    for number in range(rounds):
+        for run, results in ((ours, mine), (floor, bare)) if number % 2 else ((floor, bare), (ours, mine)):
+            results.append(await run(number))
+    ratios = [one / other for one, other in zip(mine, bare, strict=True)]
+    return statistics.median(mine), statistics.median(bare), statistics.median(ratios)
 
 
 def table(figures: Sequence[Figure]) -> None:

@@ -7,7 +7,13 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("noetl.testing")
 
-pytest_plugins = ["noetl.testing.postgres", "noetl.testing.parity", "noetl.testing.playbooks"]
+pytest_plugins = [
+    "noetl.testing.postgres",
+    "noetl.testing.parity",
+    "noetl.testing.playbooks",
+    "noetl.testing.spark",
+    "noetl.testing.pipelines",
+]
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("noetl", deadline=None)

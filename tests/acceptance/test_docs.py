@@ -1,8 +1,9 @@
 """What the documents say is so: their playbooks are checked or run, their settings are read, their commands run in order.
 
 A fence says what is done with it: `yaml` is a playbook that has no problems, `yaml run` one that is run, followed by what
-it came to as `json came to`; `yaml old` has old spellings and no errors, `yaml wrong` has errors; `yaml settings` is a
-settings file. `sh` is run; `sh ignore: REASON` is not.
+it came to as `json came to`; `yaml old` has old spellings and no errors, `yaml wrong` has errors; `yaml dag` is a DAG
+without problems, `yaml dag wrong` one with errors; `yaml settings` is a settings file. `sh` is run; `sh ignore: REASON`
+is not.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 import pytest
 
+from noetl.dag.parse import problems_of as dag_problems_of
 from noetl.plan.state import State
 from noetl.playbook.check import problems_of
 from noetl.runtime.config import load_settings
@@ -32,13 +34,17 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOTES = {
-    "yaml": {"", "run", "old", "wrong", "settings"},
+    "yaml": {"", "run", "old", "wrong", "dag", "dag wrong", "settings"},
     "json": {"", "came to"},
     "sh": {""},
     "text": {""},
     "sql": {""},
 }
+PLAYBOOK_NOTES = ("", "run", "old", "wrong")
+DAG_NOTES = ("dag", "dag wrong")
 SERVER_PORT = "8082"
+PAGE_SECONDS = 600
+"""How long the commands of a page may take; where Spark is among them, most of it is its start."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,7 @@ def run_commands(blocks: list[Block], home: Path, prelude: str = "") -> str:
         start_new_session=True,
     )
     try:
-        printed, _ = shell.communicate(timeout=240)
+        printed, _ = shell.communicate(timeout=PAGE_SECONDS)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
@@ -158,10 +164,10 @@ def test_every_block_says_what_it_is(page: Path) -> None:
         before = block
 
 
-@pytest.mark.parametrize("page", pages_with("yaml", "", "run", "old", "wrong"), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages_with("yaml", *PLAYBOOK_NOTES), ids=lambda page: page.name)
 def test_the_playbooks_of_the_documents_are_as_good_as_they_say(page: Path) -> None:
     for block in blocks_of(page, "yaml"):
-        if block.note == "settings":
+        if block.note not in PLAYBOOK_NOTES:
             continue
         problems = problems_of(block.playbook, file=block.place)
         errors = [str(problem) for problem in problems if problem.severity == "error"]
@@ -170,6 +176,16 @@ def test_the_playbooks_of_the_documents_are_as_good_as_they_say(page: Path) -> N
             assert not problems, [str(problem) for problem in problems]
         if block.note == "old":
             assert {problem.code for problem in problems} == {"legacy_spelling"}, problems
+
+
+@pytest.mark.parametrize("page", pages_with("yaml", *DAG_NOTES), ids=lambda page: page.name)
+def test_the_dags_of_the_documents_are_as_good_as_they_say(page: Path) -> None:
+    for block in blocks_of(page, "yaml"):
+        if block.note in DAG_NOTES:
+            problems = dag_problems_of(block.text, file=block.place)
+            told = [str(problem) for problem in problems]
+            has_errors = any(problem.severity == "error" for problem in problems)
+            assert has_errors if block.note == "dag wrong" else not problems, f"{block.place}: {told}"
 
 
 @pytest.mark.service
@@ -211,7 +227,7 @@ def test_the_settings_of_the_documents_are_good(page: Path, tmp_path: Path, monk
 
 
 @pytest.mark.service
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(PAGE_SECONDS + 60)
 @pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.name)
 def test_the_commands_of_the_documents_run_in_order(page: Path) -> None:
     commands = [block for block in blocks_of(page, "sh") if not is_ignored(block)]

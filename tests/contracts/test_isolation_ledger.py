@@ -14,6 +14,7 @@ from noetl.ledger.postgres import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
+from noetl.project.folds.pipelines.tables import KEYS
 from noetl.testing.drafts import Drafts
 from noetl.testing.ledger_reading import everything, read, read_execution
 from noetl.testing.ledger_reads import taken
@@ -48,6 +49,7 @@ TABLES = (
     "credential",
     "keychain",
     "api_token",
+    *KEYS,
 )
 
 
@@ -83,9 +85,14 @@ async def insert_any_row(admin: asyncpg.Connection, table: str, scope: Scope) ->
         "command.status": "'PENDING'",
         "frame.status": "'FREE'",
         "stage.kind": "'loop'",
+        "dag_version.status": "'building'",
+        "task.status": "'Queued'",
+        "outbox.kind": "'route_event'",
+        "app_user.role": "'reader'",
         "api_token.digest": f"sha256('{scope.tenant_id}/{scope.organization_id}')",
     }
     by_type = {"json": "'{}'", "jsonb": "'{}'", "timestamp with time zone": "now()", "bytea": "''", "text": "'x'"}
+    by_type |= {"uuid": "gen_random_uuid()", "uuid[]": "'{}'", "boolean": "true"}
     values = {name: own.get(name) or fitting.get(f"{table}.{name}") or by_type.get(kind, "1") for name, kind in columns}
     await admin.execute(f"INSERT INTO noetl.{table} ({', '.join(values)}) VALUES ({', '.join(values.values())})")
 

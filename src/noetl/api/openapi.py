@@ -31,6 +31,8 @@ def document(endpoints: list[Endpoint], version: str) -> dict[str, Any]:
     )
     kinds.append(Problem)
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
+    # Defaults that are tuples in code are arrays here as in JSON.
+    components = msgspec.json.decode(msgspec.json.encode(components))
     refs = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for one in endpoints:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from noetl.catalog.playbooks import Catalog
 from noetl.credentials.store import CredentialStore
@@ -16,8 +16,12 @@ from noetl.ledger.history import History
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
+from noetl.pipelines.pipelines import Pipelines
 from noetl.replay.replay import Replay
 from noetl.replay.verify import Verifier
+
+if TYPE_CHECKING:
+    from noetl.pipelines.lake_files import LakeFiles
 
 
 class Meter(Protocol):
@@ -59,6 +63,10 @@ class Services:
     auth_required: bool
     default_scope: Scope
     """Whose a request without a token is, where none is required."""
+    pipelines: Pipelines | None = None
+    """None where this server builds no datasets: there are no DAGs, datasets and tasks then."""
+    lake: LakeFiles | None = None
+    """Where the files of datasets are, for those who want to see rows."""
     max_body_bytes: int = 16 * 1024 * 1024
     max_payload_bytes: int = 8 * 1024 * 1024
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

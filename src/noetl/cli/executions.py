@@ -28,11 +28,12 @@ _STATUSES = ("PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 _LIST = """
-SELECT e.execution_id, e.status, c.path, c.version, e.start_time, e.end_time, e.error, e.parent_execution_id,
+SELECT e.execution_id, e.status, coalesce(c.path, e.state -> 'run' ->> 'path') AS path, c.version, e.start_time, e.end_time, e.error, e.parent_execution_id,
        extract(epoch FROM coalesce(e.end_time, now()) - e.start_time)::float8 AS seconds
 FROM noetl.execution AS e LEFT JOIN noetl.catalog AS c
     ON c.tenant_id = e.tenant_id AND c.organization_id = e.organization_id AND c.catalog_id = e.catalog_id
-WHERE ($1::text IS NULL OR e.status = $1) AND ($2::text IS NULL OR starts_with(c.path, $2))
+WHERE ($1::text IS NULL OR e.status = $1)
+  AND ($2::text IS NULL OR starts_with(coalesce(c.path, e.state -> 'run' ->> 'path'), $2))
 ORDER BY e.execution_id DESC LIMIT $3
 """
 
@@ -50,7 +51,7 @@ executions.add_command(events)
 
 @executions.command("list")
 @click.option("--status", type=click.Choice(_STATUSES, case_sensitive=False), help="Only those with this status.")
-@click.option("--path", metavar="PREFIX", help="Only those of playbooks whose path begins so.")
+@click.option("--path", metavar="PREFIX", help="Only those of playbooks or DAGs (dag/...) whose path begins so.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="List at most so many.")
 @_JSON
 def list_(status: str | None, path: str | None, limit: int, as_json: bool) -> None:

@@ -51,6 +51,10 @@ class Shown:
     ended: datetime | None = None
     requested_by: str | None = None
     rerun_of: str | None = None
+    kind: str | None = None
+    """What a run of a DAG is: a deploy or an emission; nothing for a playbook."""
+    tasks: dict[str, int] = field(default_factory=dict)
+    """How many tasks of such a run there are, by status."""
     runs: list[StepRun] = field(default_factory=list)
 
     def seconds(self) -> float | None:
@@ -75,6 +79,8 @@ async def shown_execution(runtime: Runtime, scope: Scope, execution_id: int) -> 
             hint="`noetl executions list` shows what there is",
         )
     await _count_rows(runtime, scope, execution_id, shown)
+    if shown.kind is not None:
+        await _count_tasks(runtime, scope, execution_id, shown)
     return shown
 
 
@@ -86,6 +92,7 @@ def _note(shown: Shown, event: Event) -> None:
         shown.began = event.event_time
         shown.version, shown.requested_by = meta.get("version"), meta.get("requested_by")
         shown.rerun_of = meta.get("rerun_of")
+        shown.kind = meta.get("kind")
     elif event.event_type == "step.entered":
         total = (meta.get("loop") or {}).get("total")
         shown.runs.append(StepRun(step, meta["run"], "running", event.event_time, loop_id=event.loop_id, rows=total))
@@ -129,6 +136,15 @@ async def _count_rows(runtime: Runtime, scope: Scope, execution_id: int, shown: 
             run.rows = counted.get("total", counted.get("total_shards"))
 
 
+async def _count_tasks(runtime: Runtime, scope: Scope, execution_id: int, shown: Shown) -> None:
+    async with runtime.database.transaction(scope) as connection:
+        found = await connection.fetch(
+            "SELECT status, count(*) AS tasks FROM noetl.task WHERE execution_id = $1 GROUP BY status ORDER BY status",
+            execution_id,
+        )
+    shown.tasks = {row["status"]: row["tasks"] for row in found}
+
+
 def facts_of(shown: Shown) -> dict[str, Any]:
     """Return everything as JSON shows it."""
     import msgspec
@@ -162,6 +178,7 @@ def facts_of(shown: Shown) -> dict[str, Any]:
             for run in shown.runs
         ],
         "results": {name: msgspec.to_builtins(result) for name, result in state.results.items()},
+        **({} if shown.kind is None else {"kind": shown.kind, "tasks": shown.tasks}),
     }
 
 
@@ -182,10 +199,13 @@ def show(shown: Shown) -> None:
 
     state, seconds = shown.state, shown.seconds()
     took = "" if seconds is None else f" {'in' if state.ended else 'for'} {seconds:.3f} s"
-    click.echo(f"{state.status} {state.path} version {shown.version}{took}")
+    version = "" if shown.version is None else f" version {shown.version}"
+    click.echo(f"{state.status} {state.path}{version}{took}")
     parent = state.parent_execution_id
     lines = [
         ("execution", str(state.execution_id)),
+        ("kind", shown.kind),
+        ("tasks", ", ".join(f"{count} {status}" for status, count in shown.tasks.items())),
         ("requested by", shown.requested_by),
         ("rerun of", shown.rerun_of),
         ("parent", None if parent is None else str(parent)),
@@ -195,6 +215,8 @@ def show(shown: Shown) -> None:
     for label, value in lines:
         if value:
             click.echo(f"{label}: {value}")
+    if shown.kind is not None:
+        return  # the run of a DAG has neither workload nor steps
     click.echo(f"workload: {bounded(state.workload)}")
     result = result_of(state)
     if result is not None:

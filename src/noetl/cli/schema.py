@@ -1,4 +1,4 @@
-"""`noetl schema`: print the schema of playbooks; show the event types, export their schemas and compare a copy."""
+"""`noetl schema`: print the schemas of playbooks and DAGs; show the event types, export their schemas and compare a copy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
 @click.group()
 def schema() -> None:
-    """Print the schemas of playbooks and events."""
+    """Print the schemas of playbooks, DAGs and events."""
 
 
 @schema.command()
@@ -31,6 +31,19 @@ def playbook() -> None:
 
     further = sorted(known_kinds() - set(KINDS))
     click.echo(json.dumps(playbook_schema(further), indent=2, ensure_ascii=False))
+
+
+@schema.command()
+def dag() -> None:
+    """Print the JSON Schema of DAGs, for editors and other tools.
+
+    \b
+    Examples:
+      noetl schema dag > dag.schema.json
+    """
+    from noetl.dag.schema import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 
 
 @schema.command()

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
-from noetl.dispatch.grants import LeaseRef
-from noetl.dispatch.port import Dispatch
 from noetl.errors import NoetlError
 
 _log = logging.getLogger(__name__)
+
+Lease = TypeVar("Lease", bound=Hashable)
+Kept = TypeVar("Kept", bound=Hashable, contravariant=True)
 
 MARGIN = 0.8
 """The part of a lease after which work stops, if no beat got through since it was renewed."""
@@ -34,14 +36,34 @@ class _Held:
         return self.renewed + self.seconds * MARGIN
 
 
-class Keeper:
+class Renewing(Protocol[Lease]):
+    """Whoever makes leases last longer."""
+
+    async def heartbeat(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Make leases last longer and return those that are lost."""
+        ...
+
+
+class Holding(Protocol[Kept]):
+    """Whoever keeps leases while there is work under them."""
+
+    def hold(self, lease: Kept, seconds: float, lost: Callable[[], None]) -> None:
+        """Keep a lease that was granted just now; `lost` is called if it cannot be kept."""
+        ...
+
+    def release(self, lease: Kept) -> None:
+        """Keep a lease no longer."""
+        ...
+
+
+class Keeper(Generic[Lease]):
     """The leases of one worker."""
 
-    def __init__(self, dispatch: Dispatch, *, every_seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(self, dispatch: Renewing[Lease], *, every_seconds: float, clock: Callable[[], float]) -> None:
         self._dispatch = dispatch
         self._every = every_seconds
         self._clock = clock
-        self._held: dict[LeaseRef, _Held] = {}
+        self._held: dict[Lease, _Held] = {}
         self._tried = 0.0
         self._next_beat = 0.0
         self._sooner = asyncio.Event()
@@ -58,13 +80,13 @@ class Keeper:
             with suppress(asyncio.CancelledError):
                 await self._task
 
-    def hold(self, lease: LeaseRef, seconds: float, lost: Callable[[], None]) -> None:
+    def hold(self, lease: Lease, seconds: float, lost: Callable[[], None]) -> None:
         """Keep a lease that was granted just now; `lost` is called if it cannot be kept."""
         held = self._held[lease] = _Held(seconds, self._clock(), lost)
         if self._due(held) < self._next_beat:
             self._sooner.set()
 
-    def release(self, lease: LeaseRef) -> None:
+    def release(self, lease: Lease) -> None:
         """Keep a lease no longer."""
         self._held.pop(lease, None)
 

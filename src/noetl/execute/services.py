@@ -12,6 +12,7 @@ import pyarrow
 
 from noetl.dispatch.grants import CommandGrant
 from noetl.execute.compiled import CompiledSteps
+from noetl.execute.outcome import Problem
 from noetl.execute.tools.port import Credentials, Resources, Tool
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
@@ -47,6 +48,25 @@ class Secrets(Protocol):
 
 
 @dataclass(frozen=True)
+class LanesEnd:
+    """What came of the frames that were worked off elsewhere for one command."""
+
+    rows_done: int = 0
+    rows_failed: int = 0
+    claims: int = 0
+    problem: Problem | None = None
+    """Why not all of them could be."""
+
+
+class Lanes(Protocol):
+    """Works off the frames of a loop elsewhere, such as inside Spark's executors, each under its own lease."""
+
+    async def work(self, grant: CommandGrant, worker: str) -> LanesEnd:
+        """Return once no frame is left; when cancelled, what runs elsewhere is stopped."""
+        ...
+
+
+@dataclass(frozen=True)
 class Services:
     """Shared by all the work of one worker."""
 
@@ -55,6 +75,8 @@ class Services:
     secrets: Secrets
     store: PayloadStore
     resources: Resources
+    lanes: Lanes | None = None
+    """Where frames run whose playbook asks for Spark; None where there is none."""
     steps: CompiledSteps = field(default_factory=CompiledSteps)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     monotonic: Callable[[], float] = time.monotonic

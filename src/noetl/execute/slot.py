@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
+from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport, LeaseRef
 from noetl.dispatch.port import Dispatch
 from noetl.errors import LeaseLost, NoetlError
 from noetl.execute.calls import call_maker
 from noetl.execute.compiled import CompiledStep
 from noetl.execute.frame_rows import FrameEnd, FrameRun, RunChild
 from noetl.execute.gathered import ends_of, table_of
-from noetl.execute.keeper import Keeper
+from noetl.execute.keeper import Holding
 from noetl.execute.outcome import Problem
 from noetl.execute.reporting import defect_of, problem_fields
 from noetl.execute.services import Services
@@ -38,7 +38,7 @@ class Slot:
         self,
         services: Services,
         dispatch: Dispatch,
-        keeper: Keeper,
+        keeper: Holding[LeaseRef],
         worker: str,
         grant: CommandGrant,
         playbook: Playbook,

@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from noetl.dispatch.grants import Child, CommandGrant
+from noetl.dispatch.grants import CommandGrant, LeaseRef
 from noetl.dispatch.port import Dispatch
 from noetl.errors import LeaseLost, NoetlError, NotFound, TemplateFailed
 from noetl.execute.calls import call_maker
+from noetl.execute.child_calls import run_child
 from noetl.execute.compiled import CompiledStep, CompiledTask
 from noetl.execute.keeper import Keeper
-from noetl.execute.outcome import Outcome, Problem, failed
+from noetl.execute.outcome import Outcome, Problem
 from noetl.execute.reporting import defect_of, failure_of, report_of
 from noetl.execute.sequence import run_sequence
 from noetl.execute.services import Services
@@ -52,7 +53,7 @@ class Worker:
         self._slots = slots
         self._poll = poll_seconds
         self._on_rows = on_rows
-        self._keeper = Keeper(dispatch, every_seconds=heartbeat_seconds, clock=services.monotonic)
+        self._keeper: Keeper[LeaseRef] = Keeper(dispatch, every_seconds=heartbeat_seconds, clock=services.monotonic)
         self._running: set[asyncio.Task[None]] = set()
         self._busy = 0
         self._changed = asyncio.Event()
@@ -212,6 +213,8 @@ class Worker:
         self, grant: CommandGrant, playbook: Playbook, compiled: CompiledStep, names: Names
     ) -> CommandEnded:
         started = self._services.monotonic()
+        if grant.loop is not None and grant.loop.frame.get("runtime") == "spark":
+            return await self._on_spark(grant)
         slot = Slot(
             self._services, self._dispatch, self._keeper, self.name, grant, playbook, compiled, names,
             self._children(grant), self._on_rows,
@@ -220,6 +223,21 @@ class Worker:
             await slot.work()
         finally:
             self.claims += slot.claims
+        return CommandEnded(
+            command_id=grant.command_id, attempt=grant.attempt, status="ok", duration_ms=self._elapsed(started)
+        )
+
+    async def _on_spark(self, grant: CommandGrant) -> CommandEnded:
+        """Have the frames worked off inside Spark's executors while this worker holds their command."""
+        started = self._services.monotonic()
+        if self._services.lanes is None:
+            message = f"step {grant.step}: its frames run on Spark, and this worker has none"
+            return failure_of(self._services, grant, Problem(kind="schema", message=message, code="spark_missing"), 0.0)
+        end = await self._services.lanes.work(grant, self.name)
+        self.claims += end.claims
+        self._on_rows(grant, end.rows_done, end.rows_failed)
+        if end.problem is not None:
+            return failure_of(self._services, grant, end.problem, self._elapsed(started))
         return CommandEnded(
             command_id=grant.command_id, attempt=grant.attempt, status="ok", duration_ms=self._elapsed(started)
         )
@@ -251,38 +269,13 @@ class Worker:
 
     def _children(self, grant: CommandGrant) -> Callable[[CompiledTask, Call], Any]:
         async def run(task: CompiledTask, call: Call) -> Outcome:
-            options = call.options
-            child = Child(
-                path=str(options.get("path") or options.get("catalog_id")),
-                version=options.get("version"),
-                payload={**call.input, **(options.get("payload") or {})},
-                return_step=options.get("return_step") or options.get("result_step"),
-                key=call.key,
-                waits=options.get("wait", True) is not False,
-            )
-            if self._redacted(child.payload) is not child.payload:
-                # A child's workload is recorded, so a secret in it would stand in the ledger.
-                return failed(
-                    "client_error",
-                    f"{task.where}: the input for {child.path} holds a secret, and inputs are recorded;"
-                    " let that playbook name it in its own keychain",
-                    code="secret_in_input",
-                )
             # While it waits it holds no slot, so that its children can run even where everybody waits.
             self._busy -= 1
             self._changed.set()
             try:
-                end = await self._dispatch.run_child(grant, child)
-            except NotFound as problem:
-                return failed("not_found", problem.message)
+                return await run_child(self._dispatch, self._services.secrets.redaction, grant, task, call)
             finally:
                 self._busy += 1
-            if end.status == "COMPLETED":
-                return Outcome(data=end.data)
-            message = f"child execution {end.execution_id} ended as {end.status}: {end.error}"
-            return failed(
-                "unknown", message, code=f"child_{end.status.lower()}", details={"execution_id": str(end.execution_id)}
-            )
 
         return run
 

@@ -1,6 +1,7 @@
 """A change that stands or falls as a whole: the leases it relies on and the events that say what happened.
 
-The rows of open work (`noetl.command`, `noetl.frame`, ...) follow from the events, in the same transaction.
+The rows of open work (`noetl.command`, `noetl.frame`, ...) and of pipelines (`noetl.task`, `noetl.partition_version`,
+...) follow from the events, in the same transaction.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from noetl.model.catalogue import ENDING
+from noetl.model.catalogue_people import PEOPLE_TYPES
+from noetl.model.catalogue_pipelines import PIPELINE_TYPES
 from noetl.model.event import Draft
 from noetl.model.stream import Stream
 
-WORK_TYPES: Final = ENDING | {
+_COMMAND_TYPES: Final = {
     "command.issued",
     "command.claimed",
     "command.abandoned",
@@ -36,20 +39,27 @@ WORK_TYPES: Final = ENDING | {
     "stage.closed",
     "execution.requested",
 }
-"""Types whose events change rows of open work."""
 
-FENCE_MODES: Final = {"held": 1, "expired": 2, "free": 3}
+WORK_TYPES: Final = ENDING | _COMMAND_TYPES | {kind.name for kind in (*PIPELINE_TYPES, *PEOPLE_TYPES)}
+"""Types whose events change rows of open work, of pipelines or of people."""
+
+FENCE_MODES: Final = {"held": 1, "expired": 2, "free": 3, "room": 4, "open": 5, "ended": 6}
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """A lease the change relies on: held by this attempt and token and lasting, run out, or free."""
+    """What the change relies on, locked until it is written.
 
-    table: Literal["command", "frame"]
+    A lease is held by this attempt and token and lasting, has run out, or is free. A task, whose row stays, may also be
+    relied on as still open or as ended, whatever its attempt. A job has `room` while fewer than `attempt` tasks of its
+    generation run; each such fence stands for one more that is claimed. Tasks and jobs have `execution_id` 0.
+    """
+
+    table: Literal["command", "frame", "task", "job"]
     execution_id: int
     id: str
     attempt: int
     token: str | None = None
-    mode: Literal["held", "expired", "free"] = "held"
+    mode: Literal["held", "expired", "free", "room", "open", "ended"] = "held"
 
 
 class Append(NamedTuple):

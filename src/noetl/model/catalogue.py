@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from noetl.model.catalogue_people import PEOPLE_TYPES
+from noetl.model.catalogue_pipelines import PIPELINE_TYPES
 from noetl.model.event_type import OPEN_PREFIX, EventType
 
 
@@ -120,6 +122,7 @@ EVENT_TYPES: tuple[EventType, ...] = (
     EventType(
         name="execution.requested", sentence="Somebody asked for an execution.", aggregate="execution", retried=True
     ),
+    EventType(name="execution.completed", sentence="The execution ended well.", aggregate="execution", ends=True),
     EventType(name="execution.cancelled", sentence="The execution was cancelled.", aggregate="execution", ends=True),
     EventType(
         name="execution.failed", sentence="The execution cannot go on, and why.", aggregate="execution", ends=True
@@ -356,6 +359,8 @@ EVENT_TYPES: tuple[EventType, ...] = (
         aggregate="tenant",
         retried=True,
     ),
+    *PIPELINE_TYPES,
+    *PEOPLE_TYPES,
 )
 """The catalogue, in the order a run meets it."""
 

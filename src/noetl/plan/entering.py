@@ -147,6 +147,8 @@ class Entering:
         policy = self._policy(loop.frame.render(names), total, lanes, mode)
         frames = None if total is None else -(-total // policy["max_rows"])
         slots = min(lanes if frames is None else min(lanes, frames), SLOTS_MAX)
+        if loop.on_spark:
+            policy |= {"runtime": "spark", "lanes": slots}
         loop_id, stage_id = self._deciding.mint(), self._deciding.mint()
         facts = {"mode": mode, "total": total, "slots": slots, "frame": policy}
         ids: dict[str, Any] = {"loop_id": loop_id, "stage_id": stage_id if slots else None}
@@ -190,7 +192,8 @@ class Entering:
                 context={"frame_policy": policy},
             )
         )
-        for slot in range(slots):
+        # On Spark one command starts a job whose parts work frames off as slots do.
+        for slot in range(1 if loop.on_spark else slots):
             self._issue(slot, lease_seconds=policy["lease_seconds"], stage_id=stage_id, loop_id=loop_id)
 
     def _policy(self, given: dict[str, Any], total: int | None, lanes: int, mode: str) -> dict[str, Any]:

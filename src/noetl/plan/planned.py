@@ -31,6 +31,8 @@ class PlannedLoop(msgspec.Struct, frozen=True, kw_only=True):
     collection: CompiledValue
     max_in_flight: CompiledValue
     frame: CompiledValue
+    on_spark: bool
+    """Its frames run inside Spark's executors: one command brings them there."""
 
 
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +117,7 @@ def _planned(playbook: Playbook, step: Step) -> PlannedStep:
             )
             for rule in step.admit
         ),
-        loop=None if step.loop is None else _loop(step.loop, where),
+        loop=None if step.loop is None else _loop(step.loop, playbook.executor.get("runtime"), where),
         set=compile_set(step.set, where),
         arcs=tuple(_arc(arc, f"{where}, arc {number} to {arc.step}") for number, arc in enumerate(arcs)),
         child=None if child is None else compile_value(child, f"{where}, tool playbook"),
@@ -142,12 +144,13 @@ def _is_about_outcome(path: tuple[str | int, ...]) -> bool:
     return path[0] == "event" or (path[0] == "output" and path[1:2] != ("data",))
 
 
-def _loop(loop: Loop, where: str) -> PlannedLoop:
+def _loop(loop: Loop, runtime: str | None, where: str) -> PlannedLoop:
     return PlannedLoop(
         source=loop,
         collection=compile_value(loop.collection, f"{where}, field loop.in"),
         max_in_flight=compile_value(loop.max_in_flight, f"{where}, field loop.spec.max_in_flight"),
         frame=compile_value(msgspec.to_builtins(loop.frame), f"{where}, field loop.spec.frame"),
+        on_spark=loop.exec == "spark" or (loop.exec is None and runtime == "spark"),
     )
 
 

@@ -122,6 +122,7 @@ def _loop(node: Node) -> Loop:
         **{key: spec[key] for key in ("mode", "max_in_flight") if key in spec},
         frame=FramePolicy(**{key: frame[key] for key in _FRAME_FIELDS if key in frame}),
         fanout=Fanout(**spec.get("fanout", {})),
+        exec=spec.get("policy", {}).get("exec"),
     )
 
 

@@ -119,6 +119,7 @@ EXECUTOR: Final = Record(
     "executor",
     {
         "profile": Field(Choice(("local", "distributed", "auto")), "Where it runs."),
+        "runtime": Field(Choice(("worker", "spark")), "What runs the frames of its loops; worker if left out."),
         "version": Field(TEXT, "The runtime it was written for."),
         "requires": Field(
             Record(

@@ -106,7 +106,15 @@ LOOP: Final = Record(
                     "mode": Field(Choice(("sequential", "parallel", "cursor", "fanout")), "How rows are worked off."),
                     "max_in_flight": Field(templated(Whole(1)), "Rows or frames worked on at once."),
                     "policy": Field(
-                        Record("loop policy", {"exec": Field(Choice(("local", "distributed")), "Where rows may run.")}),
+                        Record(
+                            "loop policy",
+                            {
+                                "exec": Field(
+                                    Choice(("local", "distributed", "spark")),
+                                    "Where frames run: by workers, or inside Spark's executors.",
+                                )
+                            },
+                        ),
                         "Where rows may run.",
                     ),
                     "frame": Field(FRAME, "The bounds of a frame."),

@@ -68,6 +68,17 @@ WORK_KINDS: Final[Mapping[str, Kind]] = {
         "Runs a program kept elsewhere.",
         {"script": Field(SCRIPT, "The program.", required=True), "job": Field(BINDINGS, "How it is run."), "timeout": TIMEOUT},
     ),
+    "spark": Kind(
+        "Runs SQL or Python on Spark over rows of the playbook, such as the results of a loop.",
+        {
+            "sql": Field(TEXT, "The query; each list or loop in input is a table of its name, each other value :name."),
+            "code": Field(TEXT, "Python that defines main(session, …) with a DataFrame per table and returns one."),
+            "max_rows": Field(templated(Whole(1)), "Rows it may come to; 10,000 if left out."),
+            "timeout": TIMEOUT,
+        },
+        (Alternatives({"sql": "sql", "code": "code"}, required=True),),
+        program="code",
+    ),
     "playbook": Kind(
         "Runs another playbook.",
         {

@@ -32,7 +32,7 @@ from noetl.playbook.tree import Node
 class Matcher:
     """Holds one document against the grammar; `kinds` are further kinds of tasks, whose fields are not checked."""
 
-    def __init__(self, problems: Problems, kinds: Collection[str]) -> None:
+    def __init__(self, problems: Problems, kinds: Collection[str] = ()) -> None:
         self._problems = problems
         self._kinds = kinds
 
@@ -59,7 +59,7 @@ class Matcher:
 
     def _record(self, node: Node, record: Record, name: str) -> None:
         if not isinstance(node.value, dict):
-            self._wrong(name or "the playbook", f"must be a mapping, not {kind_of(node)}", node.place)
+            self._wrong(name or f"the {record.title}", f"must be a mapping, not {kind_of(node)}", node.place)
             return
         below = f"{name}." if name else ""
         for key, value in node.mapping.items():

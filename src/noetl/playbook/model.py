@@ -156,6 +156,8 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True):
     max_in_flight: Any = 1
     frame: FramePolicy = FramePolicy()
     fanout: Fanout = Fanout()
+    exec: Literal["local", "distributed", "spark"] | None = None
+    """Where frames run; None leaves it to the executor of the playbook."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

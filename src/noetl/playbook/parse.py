@@ -33,14 +33,7 @@ class Parsed:
 
         Items of a list go by their number or by their name: `place("workflow", "fetch", "tool", "get", "url")`.
         """
-        node, place = self.tree, self.tree.place
-        for key in path:
-            found = _below(node, key)
-            if found is None:
-                break
-            place = node.key_place(key) if isinstance(key, str) and key in node.mapping else found.place
-            node = found
-        return place
+        return self.tree.place_at(*path)
 
 
 def parse(text: str, *, file: str | None = None, kinds: Collection[str] | None = None, strict: bool = False) -> Parsed:
@@ -56,12 +49,3 @@ def parse(text: str, *, file: str | None = None, kinds: Collection[str] | None =
         raise refusal(problems.in_order())
     digest = hashlib.sha256(canonical_json(root.plain())).hexdigest()
     return Parsed(playbook_from(tree, digest), problems.in_order(), file, tree)
-
-
-def _below(node: Node, key: str | int) -> Node | None:
-    if isinstance(key, int):
-        return node.items[key] if key < len(node.items) else None
-    if isinstance(node.value, list):
-        named = (item for item in node.items for name in ("step", "name") if (at := item.get(name)) and at.value == key)
-        return next(named, None)
-    return node.get(key)

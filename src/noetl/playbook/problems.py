@@ -1,4 +1,4 @@
-"""What is wrong with a playbook, where it stands and how to mend it. Never repeats a value, which may be a secret."""
+"""What is wrong with a playbook or a DAG, where it stands and how to mend it. Never repeats a value, which may be a secret."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Severity = Literal["error", "warning"]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to mend in a playbook."""
+    """One thing to mend in a file."""
 
     severity: Severity
     code: str
@@ -26,7 +26,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     suggestion: str | None = None
 
     def __str__(self) -> str:
-        said = f"{self.file or 'playbook'}:{self.line}:{self.column}: {self.severity} {self.code}: {self.message}"
+        place = f"line {self.line}, column {self.column}"
+        if self.file is not None:
+            place = f"{self.file}:{self.line}:{self.column}"
+        said = f"{place}: {self.severity} {self.code}: {self.message}"
         return f"{said} ({self.suggestion})" if self.suggestion else said
 
 

@@ -36,7 +36,7 @@ def playbook_schema(kinds: Collection[str] = ()) -> Schema:
     definitions: dict[str, Schema] = {"template": {**_TEMPLATE, "description": "Text with {{ … }} in it."}}
     every = [*KINDS, *kinds]
     for kind in every:
-        definitions[f"{kind}_task"] = _record(task_record(kind), {"kind": {"const": kind}})
+        definitions[f"{kind}_task"] = record_schema(task_record(kind), {"kind": {"const": kind}})
     definitions["task"] = {
         "type": "object",
         "required": ["kind"],
@@ -50,12 +50,13 @@ def playbook_schema(kinds: Collection[str] = ()) -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "https://noetl.io/schemas/playbook.json",
         "title": "NoETL playbook",
-        **_record(PLAYBOOK),
+        **record_schema(PLAYBOOK),
         "$defs": definitions,
     }
 
 
-def _record(record: Record, fixed: dict[str, Schema] | None = None) -> Schema:
+def record_schema(record: Record, fixed: dict[str, Schema] | None = None) -> Schema:
+    """Return the JSON Schema of a record; `fixed` says more about some of its fields."""
     properties: dict[str, Schema] = {
         key: {**(fixed or {}).get(key, {}), **_schema(known.shape), "description": known.doc}
         for key, known in record.fields.items()
@@ -114,6 +115,6 @@ def _schema(shape: Shape) -> Schema:
         case Either():
             return {"anyOf": [_schema(one) for one in shape.shapes]}
         case Record():
-            return _record(shape)
+            return record_schema(shape)
         case TaskByKind():
             return {"$ref": "#/$defs/task"}

@@ -30,18 +30,18 @@ class _StopReading(Exception):
     """The document cannot be read any further; the problem is noted."""
 
 
-def read(text: str, problems: Problems) -> Node | None:
-    """Read one document; None when it cannot be read at all."""
+def read(text: str, problems: Problems, what: str = "playbook") -> Node | None:
+    """Read one document; None when it cannot be read at all. `what` is what people call it."""
     if len(text) > MAX_CHARACTERS:
         problems.error(
             "too_large",
-            f"the playbook has {len(text)} characters, and {MAX_CHARACTERS} are allowed",
+            f"the {what} has {len(text)} characters, and {MAX_CHARACTERS} are allowed",
             NOWHERE,
-            "move data out of the playbook",
+            f"move data out of the {what}",
         )
         return None
     try:
-        return _Composer(YAML(typ="safe", pure=True).parse(text), problems).document()
+        return _Composer(YAML(typ="safe", pure=True).parse(text), problems, what).document()
     except _StopReading:
         return None
     except MarkedYAMLError as error:
@@ -58,9 +58,10 @@ def read(text: str, problems: Problems) -> Node | None:
 
 
 class _Composer:
-    def __init__(self, events: Iterator[Any], problems: Problems) -> None:
+    def __init__(self, events: Iterator[Any], problems: Problems, what: str) -> None:
         self._events = events
         self._problems = problems
+        self._what = what
         self._anchors: dict[str, tuple[Node, int, int]] = {}
         """Each with the number of values in it and how deep it goes."""
         self._count = 0
@@ -70,7 +71,8 @@ class _Composer:
         for event in self._events:
             if isinstance(event, ev.DocumentStartEvent):
                 if root is not None:
-                    self._stop("several_documents", "a file holds one playbook", _place(event), "use one file for each")
+                    said = f"a file holds one {self._what}"
+                    self._stop("several_documents", said, _place(event), "use one file for each")
                 root = self._node(next(self._events), 0)
         if root is None:
             self._stop("empty", "there is nothing in this file", NOWHERE, "start with apiVersion: noetl.io/v2")
@@ -175,10 +177,9 @@ class _Composer:
     def _add(self, count: int, place: Place) -> None:
         self._count += count
         if self._count > MAX_NODES:
-            hint = "move data out of the playbook"
-            self._stop(
-                "too_large", f"the playbook holds more than {MAX_NODES} values, anchors counted each time", place, hint
-            )
+            hint = f"move data out of the {self._what}"
+            said = f"the {self._what} holds more than {MAX_NODES} values, anchors counted each time"
+            self._stop("too_large", said, place, hint)
 
     def _stop(self, code: str, message: str, place: Place, suggestion: str) -> NoReturn:
         self._problems.error(code, message, place, suggestion)

@@ -79,3 +79,27 @@ class Node:
         """Return the mapping with one key under another name, where it stood."""
         value = {new if key == old else key: node for key, node in self.mapping.items()}
         return replace(self, value=value, keys={**self.keys, new: self.key_place(old)})
+
+    def place_at(self, *path: str | int) -> Place:
+        """Return where something stands, or the nearest thing around it.
+
+        Items of a list go by their number or by their name: `place_at("workflow", "fetch", "tool", "get", "url")`.
+        """
+        node, place = self, self.place
+        for key in path:
+            found = node._below(key)
+            if found is None:
+                break
+            place = node.key_place(key) if isinstance(key, str) and key in node.mapping else found.place
+            node = found
+        return place
+
+    def _below(self, key: str | int) -> Node | None:
+        if isinstance(key, int):
+            return self.items[key] if key < len(self.items) else None
+        if isinstance(self.value, list):
+            named = (
+                item for item in self.items for name in ("step", "name") if (at := item.get(name)) and at.value == key
+            )
+            return next(named, None)
+        return self.get(key)

@@ -26,6 +26,7 @@ from noetl.replay.folding import fold_pages
 from noetl.replay.inline import inline_differences, shard_differences
 from noetl.replay.open_work import open_work_differences
 from noetl.replay.pages import EventPages
+from noetl.replay.pipelines import pipeline_differences
 from noetl.replay.report import Difference, VerifyReport
 
 _SEEN: Final = 1_000_000
@@ -93,6 +94,8 @@ class Verifier:
         if self._database is not None:
             differences += await inline_differences(self._database, scope, execution_id)
             differences += await open_work_differences(self._database, scope, execution_id, self._upcasters)
+            if execution_id is None:
+                differences += await pipeline_differences(self._database, scope, self._history, self._upcasters)
         return VerifyReport(
             scope=scope,
             execution_id=execution_id,

@@ -17,6 +17,7 @@ from noetl.execute.resources import WorkerResources
 from noetl.execute.services import Services
 from noetl.execute.tools.registry import known_kinds, load_tools
 from noetl.execute.worker import Worker
+from noetl.runtime.frames_on_spark import frame_pool
 from noetl.runtime.metered import MeteredPayloads
 from noetl.runtime.secrets import LocalSecrets
 from noetl.runtime.telemetry import Metrics
@@ -76,9 +77,11 @@ async def open_worker(
     resources = WorkerResources()
     python = {"cache": runtime.settings.cache_directory / "python"}
     secrets = LocalSecrets(runtime.settings, runtime.database, runtime.scope)
+    spark = frame_pool(runtime.settings, runtime.scope, database=runtime.database)
     services = Services(
         scope=runtime.scope,
-        tools=load_tools({"python": python}),
+        tools=load_tools({"python": python, "spark": {"queries": spark}}),
+        lanes=spark,
         secrets=secrets,
         store=runtime.payloads,
         resources=resources,
@@ -104,6 +107,7 @@ async def open_worker(
         renewing.cancel()
         await asyncio.gather(renewing, return_exceptions=True)
         await resources.aclose()
+        await spark.close()
 
 
 async def _renew(secrets: LocalSecrets) -> None:

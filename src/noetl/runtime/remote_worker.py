@@ -25,6 +25,7 @@ from noetl.execute.tools.registry import known_kinds, load_tools
 from noetl.execute.worker import Worker
 from noetl.model.stream import Scope
 from noetl.playbook.model import Playbook
+from noetl.runtime.frames_on_spark import frame_pool
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import open_payloads
 
@@ -45,10 +46,12 @@ async def open_remote_worker(
     name = f"{settings.runtime.node_id}/{os.getpid()}"
     dispatch = RemoteDispatch(url, token, kinds=known_kinds())
     resources = WorkerResources()
-    async with _Api(url, token) as api:
+    spark = frame_pool(settings, scope, url=url, token=token)
+    async with ServerApi(url, token) as api:
         services = Services(
             scope=scope,
-            tools=load_tools({"python": {"cache": settings.cache_directory / "python"}}),
+            tools=load_tools({"python": {"cache": settings.cache_directory / "python"}, "spark": {"queries": spark}}),
+            lanes=spark,
             secrets=RemoteSecrets(api),
             store=open_payloads(settings),
             resources=resources,
@@ -66,13 +69,14 @@ async def open_remote_worker(
                     await asyncio.gather(running, return_exceptions=True)
         finally:
             await resources.aclose()
+            await spark.close()
             await dispatch.close()
 
 
 class RemoteSecrets:
     """The secrets of the token's organization, asked of the server; what was handed out is known to the redactor."""
 
-    def __init__(self, api: _Api) -> None:
+    def __init__(self, api: ServerApi) -> None:
         self._api = api
         self.redaction = Redactor()
 
@@ -98,7 +102,7 @@ class RemoteSecrets:
         )
 
 
-class _Api:
+class ServerApi:
     """Plain calls of a server's API."""
 
     def __init__(self, url: str, token: Secret | None) -> None:
@@ -106,7 +110,7 @@ class _Api:
         headers = {} if token is None else {"Authorization": f"Bearer {token.reveal()}"}
         self._session = aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=_SECONDS))
 
-    async def __aenter__(self) -> _Api:
+    async def __aenter__(self) -> ServerApi:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -133,7 +137,7 @@ class _Api:
 
 
 @asynccontextmanager
-async def _registered(api: _Api, settings: Settings, name: str, slots: int) -> AsyncIterator[None]:
+async def _registered(api: ServerApi, settings: Settings, name: str, slots: int) -> AsyncIterator[None]:
     """Show the worker among the server's workers; a server that refuses it at the start is told about at once."""
     own = settings.worker
     labels = {"node": settings.runtime.node_id}

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from noetl.model.shard import SHARD_COUNT
 from noetl.runtime.server_settings import Server, Worker
 from noetl.runtime.setting_types import Amount, Count, Location, Name, NodeName, PostgresUrl, Section, Text
+from noetl.runtime.spark_settings import LakeSettings, Spark
 from noetl.runtime.store_settings import EventStore, Materialization, PayloadStore, ProjectionStore, Serialization
 
 
@@ -124,6 +125,8 @@ class Settings(Section):
     frame_policy_defaults: FramePolicyDefaults = FramePolicyDefaults()
     server: Server = Server()
     worker: Worker = Worker()
+    spark: Spark = Spark()
+    lake: LakeSettings = LakeSettings()
 
     @field_validator("projection_stores")
     @classmethod

@@ -7,15 +7,21 @@ from noetl.api.routes import (
     catalog,
     commands,
     credentials,
+    dags,
+    datasets,
     events,
     execute,
     executions,
     frames,
     health,
     leases,
+    outbox,
+    people,
     replay,
     results,
     stages,
+    task_leases,
+    tasks,
     tokens,
     variables,
     workers,
@@ -26,6 +32,6 @@ def endpoints() -> list[Endpoint]:
     """Return every declared route."""
     nouns = (
         execute, executions, events, catalog, credentials, tokens, commands, stages, frames, leases, workers,
-        replay, variables, results, health,
+        dags, datasets, task_leases, tasks, outbox, people, replay, variables, results, health,
     )  # fmt: skip
     return [endpoint for noun in nouns for endpoint in noun.routes.endpoints]

@@ -26,6 +26,7 @@ _BUILT_IN = {
     "result_fetch": "artifact:ResultFetchTool",
     "script": "script:ScriptTool",
     "shell": "shell:ShellTool",
+    "spark": "spark:SparkTool",
     "transfer": "transfer:TransferTool",
 }
 

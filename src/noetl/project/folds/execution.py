@@ -14,6 +14,8 @@ from noetl.model.event import Event
 from noetl.project.folds import progress
 from noetl.project.folds.fold import EVERY_TYPE, FRAME_TYPES, Fold, Row, moment, often, opens, text_of
 
+_RUNS: Final = frozenset({"deploy", "emission"})
+"""Executions that no playbook drives: what they do is told by tasks, so they run from the moment they are asked for."""
 _END_WORDS: Final = {"completed": "COMPLETED", "failed": "FAILED", "cancelled": "CANCELLED"}
 _END_STATUS: Final = {name: _END_WORDS[name.rpartition(".")[2]] for name in ENDING}
 
@@ -70,6 +72,14 @@ def _opened(event: Event) -> Row:
     }
 
 
+def _requested(row: Row, event: Event) -> None:
+    kind = event.meta.get("kind")
+    if kind in _RUNS:
+        row["status"] = "RUNNING"
+        row["start_time"] = moment(event.event_time)
+        row["state"]["run"] = {"kind": kind, "path": event.meta.get("path")}
+
+
 def _initialized(row: Row, event: Event) -> None:
     row["status"] = "RUNNING"
     if row["start_time"] is None:
@@ -120,6 +130,7 @@ def _entry(entries: dict[str, Row], loop_id: int | None, node_name: str | None) 
 
 
 _CHANGES: Final[dict[str, Callable[[Row, Event], None]]] = {
+    "execution.requested": _requested,
     "playbook.initialized": _initialized,
     "workflow.initialized": _initialized,
     **dict.fromkeys(_END_STATUS, _ended),

@@ -1,0 +1,124 @@
+"""Walks through a pipeline's life on the command line: `python -m examples.clinic.demo`, which `make demo` runs.
+
+Starts the example's own API, then calls `noetl` as a person would and says before each call what is about to happen and
+what is being waited for. Everything lies in `.noetl/`; running it again is welcome.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PROJECT = Path(".noetl/demo/clinic")
+PORT = 18555
+DATASET = "readings_by_age"
+NOETL = str(Path(sys.executable).parent / "noetl")
+_OLD = "round(avg(reading), 1) AS average"
+_NEW = "CAST(percentile_approx(reading, 0.5) AS double) AS average"
+
+
+def main() -> int:
+    """Run all steps; the first that fails ends the demo with its exit code."""
+    began = time.monotonic()
+    with api():
+        project()
+        say("1. Run the pipeline: two playbooks fetch from the API in frames, Spark cleans, joins and adds up.")
+        say("   The first task on Spark waits until Spark has started, which takes some seconds.")
+        noetl("dag", "run", f"{PROJECT}/dag.yaml")
+        say(f"2. Read what it published. {DATASET} has checks, a checksum and a place in time (a mark).")
+        noetl("datasets", "head", DATASET)
+        first = shown()
+        say("3. Change a job: the average becomes a median. What would a deploy do?")
+        replace(_OLD, _NEW)
+        noetl("dag", "plan", f"{PROJECT}/dag.yaml")
+        say("4. Deploy: only what changed, and what reads it, is built, beside what readers still see.")
+        noetl("dag", "deploy", f"{PROJECT}/dag.yaml", "--wait")
+        say("5. Compare the new generation with the one that serves, before anybody sees it.")
+        noetl("datasets", "diff", DATASET)
+        say("6. Activate: all datasets of the DAG switch at once. This is the new answer.")
+        noetl("dag", "activate", "clinic")
+        noetl("datasets", "head", DATASET)
+        second = shown()
+        say("7. Roll back: the old data still stand, so nothing is computed.")
+        noetl("dag", "rollback", "clinic")
+        say(f"8. Ask for the first answer as of then, by its mark {first['mark']}: it must have the same checksum.")
+        noetl("datasets", "head", DATASET, "--as-of", first["mark"])
+        again = shown("--as-of", first["mark"])
+        noetl("verify")
+    same = first["checksum"] == again["checksum"]
+    say(
+        f"first answer {first['checksum'][:16]}, as of then {again['checksum'][:16]}: {'equal' if same else 'DIFFERENT'}"
+    )
+    say(f"the changed answer had {second['checksum'][:16]}; all took {time.monotonic() - began:.0f} s")
+    say(f"Look on: noetl dag status clinic, noetl tasks list, noetl datasets show {DATASET}, noetl dag list clinic.")
+    say(f"The project is in {PROJECT}, its data in .noetl/lake. Change a file and `noetl dag run {PROJECT}/dag.yaml`.")
+    return 0 if same else 1
+
+
+def project() -> None:
+    """Copy the example to where it may be changed."""
+    shutil.rmtree(PROJECT, ignore_errors=True)
+    PROJECT.mkdir(parents=True)
+    for file in HERE.iterdir():
+        if file.suffix in (".yaml", ".sql") or file.name == "vitals.py":
+            text = file.read_text().replace("http://127.0.0.1:5555", f"http://127.0.0.1:{PORT}")
+            (PROJECT / file.name).write_text(text)
+
+
+def replace(old: str, new: str) -> None:
+    """Change the published job's SQL."""
+    file = PROJECT / "by_age.sql"
+    text = file.read_text()
+    if old not in text:
+        sys.exit(f"{file} does not say {old!r} any more")
+    file.write_text(text.replace(old, new))
+
+
+def noetl(*arguments: str) -> None:
+    """Run a command before the reader's eyes."""
+    print(f"\n$ noetl {' '.join(arguments)}", flush=True)
+    code = subprocess.call([NOETL, *arguments])
+    if code:
+        sys.exit(f"`noetl {' '.join(arguments)}` ended with {code}")
+
+
+def shown(*arguments: str) -> dict[str, str]:
+    """Return checksum and mark of the published dataset."""
+    answer = subprocess.run(
+        [NOETL, "datasets", "show", DATASET, "--json", *arguments], capture_output=True, text=True, check=True
+    )
+    found: dict[str, str] = json.loads(answer.stdout)
+    return found
+
+
+def say(text: str) -> None:
+    """Tell the reader something."""
+    print(f"\n{text}" if text[0].isdigit() else text, flush=True)
+
+
+@contextmanager
+def api() -> Iterator[None]:
+    """Serve the example's API for the time of the block."""
+    command = [sys.executable, "-m", "examples.pft.mock_api", "--port", str(PORT)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            assert serving.stdout is not None
+            if not serving.stdout.readline().startswith("listening"):
+                sys.exit(f"the example's API could not be started; is port {PORT} in use?")
+            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health", timeout=10) as answer:
+                answer.read()
+            yield
+        finally:
+            serving.terminate()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

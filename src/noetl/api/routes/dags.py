@@ -1,0 +1,195 @@
+"""DAGs: planned and deployed from uploaded files, made to serve readers, rolled back, started, and how far they are."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from noetl.api.endpoint import READERS, WRITERS, Answer, Call, Routes
+from noetl.api.routes.commands import leased
+from noetl.api.routes.dag_views import (
+    BundleRequest,
+    CutoverAnswer,
+    DagPage,
+    DagPageQuery,
+    DagStatusView,
+    DagVersionPage,
+    DagVersionQuery,
+    DagVersionRequest,
+    DagVersionView,
+    DagView,
+    DeployAnswer,
+    EmitRequest,
+    RunAnswer,
+    RunQuery,
+    cutover_view,
+    status_view,
+    version_view,
+)
+from noetl.catalog.bundles import DAG_FILE, Bundle, open_bundle, read_bundle, unpack
+from noetl.dispatch.tasks.run_states import read_run
+from noetl.errors import InputError, KeyReused, NotFound
+from noetl.pipelines.pipelines import Pipelines
+from noetl.plan.deploying_values import DeployPlan
+
+routes = Routes("dags")
+
+_SLICE_SECONDS = 1.0
+"""How long one waits before looking whether the caller is still there."""
+
+
+@routes.get("/api/dags", READERS)
+async def list_dags(call: Call, query: DagPageQuery) -> DagPage:
+    """List the DAGs by name."""
+    dags = pipelines_of(call).dags
+    names = [name for name in await dags.names(call.scope) if query.cursor is None or name > query.cursor]
+    page = names[: query.limit]
+    found = []
+    for name in page:
+        versions = await dags.versions(call.scope, name)
+        found.append(
+            DagView(
+                dag=name,
+                current=next((one.dag_version_id for one in versions if one.status == "active"), None),
+                newest=versions[0].dag_version_id,
+                newest_status=versions[0].status,
+                versions=len(versions),
+            )
+        )
+    return DagPage(dags=found, next_cursor=page[-1] if len(names) > len(page) else None)
+
+
+@routes.post("/api/dags/plan", READERS)
+async def plan_dag(call: Call, body: BundleRequest) -> DeployPlan:
+    """Say what a deploy of these files would create, rebuild and keep, and why; nothing is changed."""
+    pipelines = pipelines_of(call)
+    return await pipelines.plan(await asyncio.to_thread(_bundle, body.bundle))
+
+
+@routes.post("/api/dags/deploy", WRITERS, status=201, keyed=True)
+async def deploy_dag(call: Call, body: BundleRequest) -> Answer | DeployAnswer:
+    """Make a version of these files and begin to build it; the same files again give the version that stands.
+
+    With an Idempotency-Key, a second request under the same key gets the first one's answer.
+    """
+    pipelines = pipelines_of(call)
+    bundle = await asyncio.to_thread(_bundle, body.bundle)
+    key = call.key
+
+    async def deploy() -> tuple[str, DeployAnswer]:
+        deployed = await pipelines.deploy(bundle, call.caller.name)
+        return bundle.digest, DeployAnswer(
+            dag=bundle.dag.name,
+            dag_version_id=deployed.dag_version_id,
+            execution_id=str(deployed.execution_id),
+            created=deployed.created,
+            plan=deployed.plan,
+            warnings=[str(warning) for warning in bundle.warnings],
+        )
+
+    digest, answer = await deploy() if key is None else await leased(call).once(("deploy", call.scope, key), deploy)
+    if digest != bundle.digest:
+        raise KeyReused(
+            f"the key {key!r} stands for the deploy of other files, as version {answer.dag_version_id} of {answer.dag}",
+            hint="use a new key for every new request",
+        )
+    return Answer(answer, 201 if answer.created else 200)
+
+
+@routes.get("/api/dags/{dag}/versions", READERS)
+async def list_dag_versions(call: Call, dag: str, query: DagPageQuery) -> DagVersionPage:
+    """List the versions of a DAG, the newest first."""
+    versions = await pipelines_of(call).dags.versions(call.scope, dag)
+    if not versions:
+        raise NotFound(f"there is no DAG {dag}", hint="GET /api/dags shows what is deployed")
+    if query.cursor is not None:
+        places = [place for place, one in enumerate(versions) if one.dag_version_id == query.cursor]
+        if not places:
+            raise InputError(f"the cursor {query.cursor[:80]!r} names no version of DAG {dag}")
+        versions = versions[places[0] + 1 :]
+    page = versions[: query.limit]
+    more = len(versions) > len(page)
+    return DagVersionPage(
+        versions=[version_view(one) for one in page], next_cursor=page[-1].dag_version_id if more else None
+    )
+
+
+@routes.get("/api/dags/{dag}/status", READERS)
+async def get_dag_status(call: Call, dag: str, query: DagVersionQuery) -> DagStatusView:
+    """Say how far a version is, job by job: the newest under way, else the current one, unless told."""
+    return status_view(await pipelines_of(call).status(dag, query.version))
+
+
+@routes.get("/api/dags/{dag}/runs/{execution_id}", READERS)
+async def get_dag_run(call: Call, dag: str, execution_id: int, query: RunQuery) -> RunAnswer:
+    """Say whether a build or an emission has nothing left to do, waiting for it if asked."""
+    runs = pipelines_of(call).engine.runs
+    async with call.services.database.transaction(call.scope) as connection:
+        run = await read_run(connection, call.scope, execution_id)
+    if run.dag != dag:
+        raise NotFound(f"execution {execution_id} is no run of DAG {dag}")
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + query.wait
+    while True:
+        left = max(0.0, deadline - loop.time())
+        end = await runs.finished(call.scope, execution_id, min(left, _SLICE_SECONDS))
+        over = left <= _SLICE_SECONDS or call.services.stopping.is_set()
+        if end.status != "open" or over or await call.request.is_disconnected():
+            return RunAnswer(execution_id=str(execution_id), dag=dag, status=end.status, error=end.error)
+
+
+@routes.post("/api/dags/{dag}/ready", WRITERS)
+async def mark_dag_ready(call: Call, dag: str, body: DagVersionRequest | None = None) -> DagVersionView:
+    """Say that a version is built whole, the newest that is not ready unless told; refused while something is missing."""
+    pipelines = pipelines_of(call)
+    version = (None if body is None else body.version) or await pipelines.newest_unready(dag)
+    return version_view(await pipelines.dags.mark_ready(call.scope, dag, version))
+
+
+@routes.post("/api/dags/{dag}/activate", WRITERS)
+async def activate_dag(call: Call, dag: str, body: DagVersionRequest | None = None) -> CutoverAnswer:
+    """Let a version serve readers, all its datasets at once: the newest that is ready unless told."""
+    version = None if body is None else body.version
+    return cutover_view(await pipelines_of(call).activate(dag, version, call.caller.name))
+
+
+@routes.post("/api/dags/{dag}/rollback", WRITERS)
+async def roll_dag_back(call: Call, dag: str, body: DagVersionRequest | None = None) -> CutoverAnswer:
+    """Let an earlier version serve readers again, at once: the one before unless told."""
+    version = None if body is None else body.version
+    return cutover_view(await pipelines_of(call).rollback(dag, version, call.caller.name))
+
+
+@routes.post("/api/dags/{dag}/emit", WRITERS, status=201, keyed=True)
+async def emit_dag(call: Call, dag: str, body: EmitRequest) -> RunAnswer:
+    """Start a source job of the version that serves readers; whatever reads it follows.
+
+    With an Idempotency-Key, a second request under the same key gives the run the first one started.
+    """
+    runs = pipelines_of(call).engine.runs
+    run = await runs.emit(call.scope, dag, body.job, requested_by=call.caller.name, key=call.key)
+    return RunAnswer(execution_id=str(run), dag=dag, status="open", error=None)
+
+
+def pipelines_of(call: Call) -> Pipelines:
+    """Return the pipelines of the caller's organization."""
+    known = call.services.pipelines
+    if known is None:
+        raise NotFound("this server builds no datasets", hint="ask one that was started with pipelines")
+    return Pipelines(call.scope, known.dags, known.datasets, known.engine)
+
+
+def _bundle(data: bytes) -> Bundle:
+    """Check uploaded files and pack them anew: the same files are the same version, however they were zipped."""
+    try:
+        given = open_bundle(data)
+        with TemporaryDirectory(prefix="noetl-bundle-") as directory:
+            unpack(data, Path(directory))
+            # Operators need not be installed here: a worker runs them.
+            return read_bundle(Path(directory, DAG_FILE), operators={job.operator for job in given.dag.jobs})
+    except (OSError, zlib.error) as problem:
+        # The system's own words would name a path of this server.
+        told = problem.strerror if isinstance(problem, OSError) else "its data are damaged"
+        raise InputError(f"the bundle cannot be opened: {told}", hint="zip plain files, dag.yaml at the root") from None

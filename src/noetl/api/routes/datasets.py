@@ -1,0 +1,170 @@
+"""Datasets for readers: what there is, its builds, partitions and columns, and its first rows. Nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from base64 import b64encode
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from noetl.api.endpoint import READERS, Call, Routes
+from noetl.api.problems import TooLarge
+from noetl.api.routes.dags import pipelines_of
+from noetl.api.routes.dataset_views import (
+    DatasetPage,
+    DatasetsQuery,
+    GenerationList,
+    GenerationView,
+    HeadQuery,
+    HeadView,
+    ListedDataset,
+    PartitionPage,
+    PartitionsQuery,
+    SchemaView,
+    SeenQuery,
+    SeenView,
+    partition_view,
+)
+from noetl.errors import NotFound
+from noetl.pipelines.arrow_types import schema_of
+from noetl.pipelines.first_rows import first_rows, wanted_values
+from noetl.pipelines.reading import DatasetReader, Seen
+from noetl.replay.as_of import HEAD, AsOf, resolve_organization
+
+routes = Routes("datasets")
+
+
+@routes.get("/api/datasets", READERS)
+async def list_datasets(call: Call, query: DatasetsQuery) -> DatasetPage:
+    """List datasets by name, with what readers find in them now."""
+    listed = await _reader(call).listed(published_only=query.published)
+    after = [one for one in listed if query.cursor is None or one.dataset.name > query.cursor]
+    after.sort(key=lambda one: one.dataset.name)
+    page = after[: query.limit]
+    return DatasetPage(
+        datasets=[ListedDataset(**msgspec.structs.asdict(one)) for one in page],
+        next_cursor=page[-1].dataset.name if len(after) > len(page) else None,
+    )
+
+
+@routes.get("/api/datasets/{name}", READERS)
+async def get_dataset(call: Call, name: str, query: SeenQuery) -> SeenView:
+    """Return what readers see of a dataset, by its published name, by `dag.job.output` or by its id."""
+    seen = await _seen(call, name, query)
+    return SeenView(
+        dataset=seen.view.dataset,
+        dataset_version=seen.generation.dataset_version,
+        partition_by=seen.generation.partition_by,
+        columns=seen.schema,
+        partitions=len(seen.view.partitions),
+        rows=seen.view.rows,
+        bytes=sum(part.bytes for part in seen.view.partitions),
+        checksum=seen.view.checksum,
+        as_of=seen.mark.token(),
+    )
+
+
+@routes.get("/api/datasets/{name}/generations", READERS)
+async def list_generations(call: Call, name: str) -> GenerationList:
+    """List every build of a dataset, the newest first, with what it is used for."""
+    reader = _reader(call)
+    dataset = await reader.datasets.find(call.scope, name)
+    builds = await reader.builds(dataset)
+    return GenerationList(
+        dataset=dataset,
+        generations=[
+            GenerationView(
+                dataset_version=one.generation.dataset_version,
+                generation=one.generation.generation,
+                use=one.use,
+                dag_versions=one.dag_versions,
+                config_hash=one.generation.config_hash,
+                storage_location=one.generation.storage_location,
+                partition_by=one.generation.partition_by,
+                created_at=one.generation.created_at,
+            )
+            for one in builds
+        ],
+    )
+
+
+@routes.get("/api/datasets/{name}/partitions", READERS)
+async def list_partitions(call: Call, name: str, query: PartitionsQuery) -> PartitionPage:
+    """List the partitions of a dataset by key."""
+    seen = await _seen(call, name, query)
+    parts = sorted(seen.view.partitions, key=lambda part: part.partition_key)
+    after = [part for part in parts if query.cursor is None or part.partition_key > query.cursor]
+    page = after[: query.limit]
+    return PartitionPage(
+        dataset_version=seen.generation.dataset_version,
+        partitions=[partition_view(part) for part in page],
+        as_of=seen.mark.token(),
+        next_cursor=page[-1].partition_key if len(after) > len(page) else None,
+    )
+
+
+@routes.get("/api/datasets/{name}/schema", READERS)
+async def get_dataset_schema(call: Call, name: str, query: SeenQuery) -> SchemaView:
+    """Return the columns of a dataset."""
+    seen = await _seen(call, name, query)
+    return SchemaView(dataset_version=seen.generation.dataset_version, columns=seen.schema, as_of=seen.mark.token())
+
+
+@routes.get("/api/datasets/{name}/head", READERS)
+async def get_dataset_head(call: Call, name: str, query: HeadQuery) -> HeadView:
+    """Return the first rows of a dataset, or of those that meet all conditions."""
+    lake, most = call.services.lake, call.services.max_payload_bytes
+    seen = await _seen(call, name, query)
+    if lake is None:
+        raise NotFound("this server does not reach the files of datasets", hint="configure its lake")
+    schema = schema_of(seen.schema)
+    wanted = wanted_values(call.request.query_params.getlist("where"), schema)
+    parts = await _reader(call).files(seen)
+    table = await asyncio.to_thread(first_rows, lake, parts, schema, wanted, query.rows)
+    if table.nbytes > most:
+        raise TooLarge(
+            f"these rows have {table.nbytes} bytes, and this server gives {most} at once", hint="ask for fewer"
+        )
+    return HeadView(
+        dataset_version=seen.generation.dataset_version,
+        columns=seen.schema,
+        rows=[{column: _plain(value) for column, value in row.items()} for row in table.to_pylist()],
+        checksum=seen.view.checksum,
+        as_of=seen.mark.token(),
+    )
+
+
+def _reader(call: Call) -> DatasetReader:
+    pipelines_of(call)
+    services = call.services
+    return DatasetReader(call.scope, services.database, services.payloads, services.history)
+
+
+async def _seen(call: Call, name: str, query: SeenQuery) -> Seen:
+    reader, services = _reader(call), call.services
+    point = HEAD if query.as_of is None else AsOf.parse(query.as_of)
+    mark = await resolve_organization(services.history, services.database, call.scope, point)
+    return await reader.seen(name, query.generation, mark)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON knows it."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Decimal() | timedelta():
+            return str(value)
+        case bytes():
+            return b64encode(value).decode()
+        case dict():
+            return {str(name): _plain(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_plain(one) for one in value]
+        case _:
+            return value

@@ -1,0 +1,285 @@
+"""`noetl datasets`: lists datasets, shows their rows, files and generations, copies and compares them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noetl.cli.datasets_open import opened
+from noetl.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from noetl.cli.datasets_show import Shown
+    from noetl.pipelines.comparing import Difference
+    from noetl.pipelines.reading import Build, Listed, PartitionFile, Seen
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_AS_OF = click.option(
+    "--as-of", "point", metavar="POINT", help="As it was then: a mark (m1.…), a time, or an event id."
+)
+_GENERATION = click.option(
+    "--generation", metavar="G", help="Beginning of a generation's id, or `candidate`; readers' own unless given."
+)
+_SHOWN_CHECKS = 5
+
+
+@click.group()
+def datasets() -> None:
+    """Look at datasets: rows, files, generations, and what differs between two of them.
+
+    NAME is what a dataset is published as, dag.job.output, or its id.
+
+    \b
+    Examples:
+      noetl datasets list
+      noetl datasets head sales_by_region
+      noetl datasets diff sales_by_region
+    """
+
+
+@datasets.command("list")
+@click.option("--all", "all_", is_flag=True, help="Also those that are not published.")
+@_JSON
+def list_(all_: bool, as_json: bool) -> None:
+    """List what is published, with what stands in it.
+
+    \b
+    Examples:
+      noetl datasets list
+      noetl datasets list --all --json | jq -r '.[].name'
+    """
+    from noetl.cli import datasets_show
+
+    found = asyncio.run(_list(published_only=not all_))
+    if as_json:
+        _print_json([datasets_show.listed_facts(one) for one in found])
+    else:
+        click.echo(datasets_show.listed_table(found), nl=False)
+        if not found and not all_:
+            click.echo("Nothing is published; --all shows every dataset.", err=True)
+
+
+@datasets.command()
+@click.argument("name")
+@_GENERATION
+@_AS_OF
+@_JSON
+def show(name: str, generation: str | None, point: str | None, as_json: bool) -> None:
+    """Show a dataset: columns, partitions, generations, the checks of its last commits, and its checksum.
+
+    \b
+    Examples:
+      noetl datasets show sales_by_region
+      noetl datasets show shop.orders.0 --generation candidate
+      noetl datasets show sales_by_region --as-of 2026-05-16T12:34:56Z --json
+    """
+    from noetl.cli import datasets_show
+
+    found = asyncio.run(_show(name, generation, point))
+    if as_json:
+        _print_json(datasets_show.shown_facts(found))
+    else:
+        click.echo(datasets_show.shown_text(found), nl=False)
+
+
+@datasets.command()
+@click.argument("name")
+@click.option("-n", "count", type=click.IntRange(0), default=20, show_default=True, help="How many rows at most.")
+@click.option("--where", "conditions", multiple=True, metavar="COLUMN=VALUE", help="Only such rows; may be repeated.")
+@_GENERATION
+@_AS_OF
+@_JSON
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+def head(
+    name: str,
+    count: int,
+    conditions: tuple[str, ...],
+    generation: str | None,
+    point: str | None,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """Print the first rows. What was read is told on stderr, so that the same can be asked for again.
+
+    \b
+    Examples:
+      noetl datasets head sales_by_region
+      noetl datasets head shop.orders.0 -n 5 --where region=north --csv
+      noetl datasets head sales_by_region --as-of m1.AAECAwQFBgcICQoLDA0ODxA --json
+    """
+    from noetl.cli import datasets_rows
+
+    if as_json and as_csv:
+        raise InputError("--json and --csv are two formats; give one")
+    seen, rows = asyncio.run(_head(name, count, conditions, generation, point))
+    if as_json:
+        _print_json(datasets_rows.as_objects(rows))
+    else:
+        click.echo(datasets_rows.as_csv(rows) if as_csv else datasets_rows.as_table(rows), nl=False)
+    click.echo(_told(seen), err=True)
+
+
+@datasets.command()
+@click.argument("name")
+@_GENERATION
+@_AS_OF
+def path(name: str, generation: str | None, point: str | None) -> None:
+    """Print the files a reader sees, one per line.
+
+    \b
+    Examples:
+      noetl datasets path sales_by_region
+    """
+    _, addresses = asyncio.run(_path(name, generation, point))
+    for one in addresses:
+        click.echo(one)
+
+
+@datasets.command()
+@click.argument("name")
+@click.argument("directory", type=click.Path(path_type=Path))
+@_GENERATION
+@_AS_OF
+@_JSON
+def export(name: str, directory: Path, generation: str | None, point: str | None, as_json: bool) -> None:
+    """Copy a dataset into DIRECTORY as Parquet files, each proven by its SHA-256 on the way.
+
+    DIRECTORY must be empty or not be there; it appears when all of it is copied.
+
+    \b
+    Examples:
+      noetl datasets export sales_by_region /tmp/sales
+    """
+    seen, copied = asyncio.run(_export(name, directory, generation, point))
+    size = sum(part.entry.bytes for part in copied)
+    if as_json:
+        from noetl.cli.datasets_show import seen_facts
+
+        _print_json({**seen_facts(seen), "directory": str(directory), "files": len(copied), "bytes": size})
+        return
+    click.echo(f"{len(copied)} files with {seen.view.rows:,} rows ({size:,} bytes) are in {directory}")
+    click.echo(_told(seen), err=True)
+
+
+@datasets.command()
+@click.argument("name")
+@click.option("--from", "before", metavar="G", help="Generation to compare; the current one unless given.")
+@click.option("--to", "after", metavar="G", help="Generation to compare it with; the newest candidate unless given.")
+@click.option("--key", metavar="C1,C2", help="Columns that tell rows apart; the job's unique_key unless given.")
+@_JSON
+def diff(name: str, before: str | None, after: str | None, key: str | None, as_json: bool) -> None:
+    """Say what differs between two generations: columns, rows, values. Look before you activate.
+
+    Without a key whole rows are compared.
+
+    \b
+    Examples:
+      noetl datasets diff sales_by_region
+      noetl datasets diff shop.orders.0 --key order_id
+      noetl datasets diff sales_by_region --from 3f2a --to 77b1 --json
+    """
+    from noetl.cli import datasets_diff
+
+    old, new, found = asyncio.run(_diff(name, before, after, key))
+    if as_json:
+        _print_json(datasets_diff.facts(name, old, new, found))
+    else:
+        click.echo(datasets_diff.text(name, old, new, found), nl=False)
+
+
+async def _list(*, published_only: bool) -> list[Listed]:
+    async with opened() as one:
+        return await one.reader.listed(published_only=published_only)
+
+
+async def _show(name: str, generation: str | None, point: str | None) -> Shown:
+    from noetl.cli.datasets_show import Shown
+
+    async with opened() as one:
+        seen = await one.seen(name, generation, point)
+        newest = sorted(seen.view.partitions, key=lambda part: part.committed_at, reverse=True)
+        tasks = list(dict.fromkeys(part.task_id for part in newest))[:_SHOWN_CHECKS]
+        return Shown(
+            seen=seen,
+            builds=await one.reader.builds(seen.view.dataset),
+            checks={task: await one.reader.checks(task) for task in tasks},
+        )
+
+
+async def _head(
+    name: str, count: int, conditions: tuple[str, ...], generation: str | None, point: str | None
+) -> tuple[Seen, pa.Table]:
+    from noetl.pipelines.arrow_types import schema_of
+    from noetl.pipelines.first_rows import first_rows, wanted_values
+
+    async with opened() as one:
+        seen = await one.seen(name, generation, point)
+        schema = schema_of(seen.schema)
+        wanted = wanted_values(conditions, schema)
+        parts = await one.reader.files(seen)
+        return seen, await asyncio.to_thread(first_rows, one.files(), parts, schema, wanted, count)
+
+
+async def _path(name: str, generation: str | None, point: str | None) -> tuple[Seen, list[str]]:
+    async with opened() as one:
+        seen = await one.seen(name, generation, point)
+        files = one.files()
+        return seen, [files.address(part.entry) for part in await one.reader.files(seen)]
+
+
+async def _export(
+    name: str, directory: Path, generation: str | None, point: str | None
+) -> tuple[Seen, list[PartitionFile]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from noetl.cli.datasets_show import seen_facts
+    from noetl.pipelines.exporting import export as copied
+
+    async with opened() as one:
+        seen = await one.seen(name, generation, point)
+        parts = await one.reader.files(seen)
+        columns = (TextColumn(f"copying {name}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+            task = bar.add_task("", total=sum(part.entry.bytes for part in parts))
+            facts = seen_facts(seen)
+            await asyncio.to_thread(copied, one.files(), parts, directory, facts, lambda size: bar.advance(task, size))
+    return seen, parts
+
+
+async def _diff(name: str, before: str | None, after: str | None, key: str | None) -> tuple[Build, Build, Difference]:
+    from tempfile import TemporaryDirectory
+
+    from noetl.pipelines.comparing import Side, compare
+    from noetl.pipelines.exporting import local_copies
+    from noetl.pipelines.reading import compared_builds
+
+    async with opened() as one:
+        mark = await one.mark(None)
+        dataset = await one.reader.datasets.find(one.runtime.scope, name)
+        old, new = compared_builds(dataset, await one.reader.builds(dataset), before, after)
+        chosen = [await one.reader.seen(name, build.generation.dataset_version, mark) for build in (old, new)]
+        columns = tuple(key.split(",")) if key is not None else await one.reader.unique_key(chosen[1])
+        with TemporaryDirectory(prefix="noetl-diff-") as scratch:
+            sides = []
+            for place, seen in enumerate(chosen):
+                parts = await one.reader.files(seen)
+                paths = await asyncio.to_thread(local_copies, one.files(), parts, Path(scratch, str(place)))
+                sides.append(Side(fields=seen.schema, files=paths))
+            found = await asyncio.to_thread(compare, sides[0], sides[1], columns, insist=key is not None)
+    return old, new, found
+
+
+def _told(seen: Seen) -> str:
+    return f"generation {seen.generation.dataset_version[:8]}, checksum {seen.view.checksum}\nas of {seen.mark.token()}"
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))

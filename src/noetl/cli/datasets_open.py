@@ -1,0 +1,52 @@
+"""What the dataset commands open: settings go in, a reader of datasets, the lake's files and a mark come out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from noetl.model.mark import Mark
+    from noetl.pipelines.lake_files import LakeFiles
+    from noetl.pipelines.reading import DatasetReader, Seen
+    from noetl.runtime.wiring import Runtime
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The datasets of the organization the settings name."""
+
+    runtime: Runtime
+    reader: DatasetReader
+
+    async def mark(self, point: str | None) -> Mark:
+        """Return the mark of a point in the history, or of now."""
+        from noetl.replay.as_of import HEAD, AsOf, resolve_organization
+
+        runtime = self.runtime
+        as_of = HEAD if point is None else AsOf.parse(point)
+        return await resolve_organization(runtime.history, runtime.database, runtime.scope, as_of)
+
+    async def seen(self, name: str, generation: str | None, point: str | None) -> Seen:
+        """Fix what a dataset is at a point in the history."""
+        return await self.reader.seen(name, generation, await self.mark(point))
+
+    def files(self) -> LakeFiles:
+        """Return the files of the lake."""
+        from noetl.pipelines.lake_files import LakeFiles
+        from noetl.runtime.pipelines import lake_of
+
+        return LakeFiles(lake_of(self.runtime.settings))
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[Opened]:
+    """Connect for the time of the block; nothing is driven or written by it."""
+    from noetl.pipelines.reading import DatasetReader
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.wiring import open_runtime
+
+    async with open_runtime(load_settings()) as runtime:
+        yield Opened(runtime, DatasetReader(runtime.scope, runtime.database, runtime.payloads, runtime.history))

@@ -1,0 +1,44 @@
+"""What the commands for DAGs and tasks open: settings go in, pipelines come out, with workers where work is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from noetl.pipelines.attempts import OnTask
+    from noetl.pipelines.pipelines import Pipelines
+    from noetl.runtime.wiring import Runtime
+
+BY = "cli"
+
+
+@asynccontextmanager
+async def opened(*, drive: bool = True) -> AsyncIterator[tuple[Runtime, Pipelines]]:
+    """Give pipelines for the time of the block; those that drive also route what follows and take back lost work."""
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.pipelines import open_pipelines
+    from noetl.runtime.wiring import open_runtime
+
+    async with (
+        open_runtime(load_settings()) as runtime,
+        open_pipelines(runtime, BY, drive=drive) as pipelines,
+    ):
+        yield runtime, pipelines
+
+
+@asynccontextmanager
+async def working(runtime: Runtime, pipelines: Pipelines, on_task: OnTask, *, warm: bool) -> AsyncIterator[None]:
+    """Have workers of this process, for playbooks too; `warm` starts Spark at once. Projections are caught up at the end."""
+    from noetl.runtime.engine import open_engine, open_worker
+    from noetl.runtime.pipelines import open_task_worker
+    from noetl.runtime.run import RUN_SLOTS
+
+    async with (
+        open_engine(runtime, BY) as engine,
+        open_worker(runtime, engine.dispatch(runtime.scope), slots=RUN_SLOTS),
+        open_task_worker(runtime, pipelines, engine, warm=warm, on_task=on_task),
+    ):
+        yield
+    await runtime.projector().run_until(await runtime.ledger.head())

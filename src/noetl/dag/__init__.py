@@ -1,0 +1,1 @@
+"""DAG files: YAML to a checked DAG of jobs."""

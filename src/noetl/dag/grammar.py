@@ -1,0 +1,116 @@
+"""The grammar of inputs, checks, schemas and sources of a job, as tables: keys are listed here and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from noetl.playbook.shapes import (
+    ANYTHING,
+    FLAG,
+    TEXT,
+    Choice,
+    Either,
+    Field,
+    ListOf,
+    MapOf,
+    Number,
+    Record,
+    Text,
+    Whole,
+)
+
+WORD: Final = Text(
+    r"[A-Za-z_][A-Za-z0-9_]{0,127}",
+    "a word of up to 128 letters, digits and underscores that does not start with a digit",
+)
+DAG_NAME: Final = Text(
+    r"[A-Za-z_][A-Za-z0-9_-]{0,127}",
+    "up to 128 letters, digits, underscores and dashes that do not start with a digit or dash",
+)
+DATASET: Final = Text(
+    r"[a-z][a-z0-9_]{0,127}", "up to 128 small letters, digits and underscores that start with a letter"
+)
+REFERENCE: Final = Text(
+    r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[0-9]{1,4})?", "the name of a job or dataset, or a job's output such as orders.1"
+)
+COLUMNS: Final = Either((TEXT, ListOf(TEXT, 1)))
+KEY_COLUMNS: Final = Either((WORD, ListOf(WORD)))
+
+FROM: Final = Record(
+    "from",
+    {
+        "job": Field(WORD, "A job of this DAG."),
+        "output": Field(Whole(), "Which of its outputs, counted from 0; 0 if left out."),
+        "dataset": Field(DATASET, "A dataset that a DAG publishes."),
+    },
+    "Where rows come from: a job's output, or a published dataset.",
+)
+INPUT_FIELDS: Final = {
+    "from": Field(Either((REFERENCE, FROM)), "Where the rows come from.", required=True),
+    "trigger": Field(
+        FLAG, "Whether a change of the input starts the job; true if left out, otherwise it is only read."
+    ),
+    "where": Field(
+        MapOf(ANYTHING), "Rows that are read: each column equals its value, or one of its list; all must hold."
+    ),
+}
+ALIAS: Final = Field(WORD, "The name the job knows the input by; the job's or dataset's name if left out.")
+INPUTS: Final = Either(
+    (
+        ListOf(Either((REFERENCE, Record("input", {**INPUT_FIELDS, "alias": ALIAS}, "One input."))), 1),
+        MapOf(Either((REFERENCE, Record("input", INPUT_FIELDS, "One input, under its alias."))), WORD),
+    )
+)
+
+CHECK: Final = Record(
+    "check",
+    {
+        "kind": Field(
+            Choice(("not_null", "unique", "range", "set", "row_count", "freshness", "sql")),
+            "What is checked.",
+            required=True,
+        ),
+        "columns": Field(COLUMNS, "The column or columns, for not_null, unique, range, set and freshness."),
+        "min": Field(ANYTHING, "The least value, for range; the fewest rows, for row_count."),
+        "max": Field(ANYTHING, "The greatest value, for range; the most rows, for row_count."),
+        "values": Field(ListOf(ANYTHING, 1), "The values that may stand there, for set."),
+        "max_age_seconds": Field(Number(positive=True), "How old the newest row may be, for freshness."),
+        "sql": Field(TEXT, "A SELECT over the table `output`; each row it returns is a violation."),
+        "severity": Field(Choice(("block", "warn")), "Whether a violation fails the task or is only told; block."),
+        "output": Field(Whole(), "Which output, counted from 0; 0 if left out."),
+    },
+    "A promise about the rows of an output.",
+)
+COLUMN: Final = Record(
+    "column",
+    {
+        "name": Field(TEXT, "The name of the column.", required=True),
+        "type": Field(TEXT, "Its type as Spark's DDL spells it, such as bigint or array<string>.", required=True),
+        "nullable": Field(FLAG, "Whether it may be null; true if left out."),
+    },
+    "One column.",
+)
+SCHEMA: Final = Record(
+    "schema",
+    {
+        "columns": Field(
+            Either((MapOf(TEXT), ListOf(COLUMN, 1))),
+            "The columns: each name with its type, or a list; taken from the first commit if left out.",
+        ),
+        "evolve": Field(
+            Choice(("refuse", "add_columns", "widen", "any")), "How the schema may change; refuse if left out."
+        ),
+    },
+    "What columns an output has.",
+)
+SOURCE: Final = Record(
+    "source",
+    {
+        "kind": Field(Choice(("manual", "cron", "always_on", "webhook")), "What starts the job.", required=True),
+        "schedule": Field(TEXT, "When it starts, for cron: five or six fields, or rate(1 day)."),
+        "webhook_path": Field(
+            Text(r"/[A-Za-z0-9_./~-]*", "a path that starts with /"), "The path that starts it, for webhook."
+        ),
+    },
+    "What starts a job without inputs.",
+)

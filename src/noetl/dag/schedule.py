@@ -1,0 +1,52 @@
+"""The shape of schedules: text goes in, what is wrong with it comes out. When one is due is told elsewhere."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_RATE: Final = re.compile(r"rate\(\s*([0-9]{1,6})\s+(second|minute|hour|day|week)s?\s*\)")
+_PART: Final = re.compile(r"(?:\*|([0-9A-Za-z]+)(?:-([0-9A-Za-z]+))?)(?:/([0-9]+))?")
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_FIELDS: Final = (
+    ("second", 0, 59, ()),
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day of the month", 1, 31, ()),
+    ("month", 1, 12, _MONTHS),
+    ("day of the week", 0, 7, _DAYS),
+)
+
+
+def schedule_problem(text: str) -> str | None:
+    """Say what is wrong with a schedule: five or six cron fields (seconds first if six), or `rate(5 minutes)`."""
+    rate = _RATE.fullmatch(text.strip())
+    if rate is not None:
+        return None if int(rate[1]) > 0 else "a rate must be at least 1"
+    fields = text.split()
+    if len(fields) not in (5, 6):
+        return "a schedule has five or six fields, such as `10 * * * *`, or is rate(1 day)"
+    for field, (name, least, most, words) in zip(fields, _FIELDS[-len(fields) :], strict=True):
+        for part in field.split(","):
+            if not _is_part(part, least, most, words):
+                return f"the {name} must be *, or numbers from {least} to {most}, such as 1-5 or */10"
+    return None
+
+
+def _is_part(part: str, least: int, most: int, words: tuple[str, ...]) -> bool:
+    match = _PART.fullmatch(part)
+    if match is None or match[3] == "0":
+        return False
+    first, last = (_number(end, words) if end else None for end in (match[1], match[2]))
+    if match[1] and (first is None or not least <= first <= most):
+        return False
+    return not match[2] or (last is not None and first is not None and first <= last <= most)
+
+
+def _number(word: str, words: tuple[str, ...]) -> int | None:
+    if word.isdecimal():
+        return int(word)
+    # Months are counted from 1 and days of the week from 0.
+    low = word.lower()
+    return words.index(low) + (1 if words is _MONTHS else 0) if low in words else None

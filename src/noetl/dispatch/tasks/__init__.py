@@ -1,0 +1,1 @@
+"""Tasks of dataset jobs: their life cycle under leases, the outbox of what follows from it, and routing."""

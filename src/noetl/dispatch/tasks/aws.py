@@ -1,0 +1,52 @@
+"""Clients of AWS services, and their errors in our words. The library is loaded only when a client is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from noetl.errors import ConfigError, Denied, NotFound, Unavailable, Unsupported
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as problem:
+        raise Unsupported("the AWS client library is not installed", hint="pip install 'noetl[aws]'") from problem
+
+
+def client_of(service: str, region: str | None, endpoint_url: str | None) -> Any:
+    """Return a client of a service with the identity boto3 finds in the process's surroundings."""
+    settings = _library("botocore.config").Config(
+        connect_timeout=10, read_timeout=30, retries={"total_max_attempts": 3}
+    )
+    failures = _library("botocore.exceptions")
+    try:
+        # A session of its own: boto3's shared one must not be used from several threads.
+        session = _library("boto3").session.Session()
+        return session.client(service, region_name=region, endpoint_url=endpoint_url, config=settings)
+    except failures.NoRegionError:
+        raise ConfigError(
+            f"no AWS region is given for {service}", hint="set AWS_REGION or the region setting"
+        ) from None
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn the library's errors into ours, once."""
+    failures = _library("botocore.exceptions")
+    try:
+        yield
+    except failures.ClientError as problem:
+        code = str(problem.response.get("Error", {}).get("Code", ""))
+        if "NotFound" in code or "NonExistent" in code or "DoesNotExist" in code:
+            raise NotFound(f"there is no such thing as {what} ({code})") from None
+        if code.startswith(("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClient")):
+            raise Denied(f"AWS does not let this identity use {what} ({code})") from None
+        raise Unavailable(f"AWS refuses a request to {what} ({code})") from None
+    except (failures.NoCredentialsError, failures.PartialCredentialsError):
+        raise Denied(f"there is no AWS identity to use {what} with", hint="give the process a role or keys") from None
+    except failures.BotoCoreError as problem:
+        raise Unavailable(f"AWS does not answer for {what}: {type(problem).__name__}") from None

@@ -1,0 +1,182 @@
+"""What an attempt wrote becomes visible: manifests are stored, then pointers, cursors, schema and the task's end move as one.
+
+Nothing is looked up first: versions are those of the grant, and only when the ledger says that they moved on is it
+read again. A stale attempt never gets that far, because its fence is broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from noetl.dispatch.tasks.commit_drafts import CommitDrafts
+from noetl.dispatch.tasks.ending import Ending
+from noetl.dispatch.tasks.jobs import JobFacts
+from noetl.dispatch.tasks.port import BaseMoved, Place
+from noetl.dispatch.tasks.standing import Standing, read_newer, read_standing
+from noetl.dispatch.tasks.writes import Refused, Writes, outrun, planned_writes
+from noetl.errors import Conflict, PayloadCollected, VersionConflict
+from noetl.faults import reach
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.transition import Append, Fence, Transition
+from noetl.model.dataset import MANIFEST_TYPE, Manifest
+from noetl.model.payload_ref import PayloadRef
+from noetl.model.stream import Scope
+from noetl.model.task import TaskGrant, TaskReport, TaskStatus
+from noetl.payloads.port import PayloadStore
+
+TRIES: Final = 100
+"""How often a commit that others keep overtaking is tried."""
+_STORED_AT_ONCE: Final = 16
+_STATE: Final = "SELECT state, version FROM noetl.operator_state WHERE generation = $1 AND state_key = 'default'"
+_decoder = msgspec.json.Decoder(Manifest)
+
+
+class StateMoved(Conflict):
+    """The operator's state is not what the attempt was given."""
+
+    code = "state_moved"
+
+
+class Committing:
+    """Commits tasks of one database."""
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: PostgresLedger,
+        payloads: PayloadStore,
+        drafts: CommitDrafts,
+        ending: Ending,
+        recorded: Callable[[Scope, int], None],
+    ) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._payloads = payloads
+        self._drafts = drafts
+        self._ending = ending
+        self._recorded = recorded
+
+    async def commit(
+        self, scope: Scope, facts: JobFacts, grant: TaskGrant, report: TaskReport, manifests: Mapping[str, Manifest]
+    ) -> TaskStatus:
+        """Commit all of an attempt, or fail its task for good if a check or its schema forbids it."""
+        broken = [check for check in report.checks if not check.passed and check.severity == "block"]
+        if broken:
+            told = "; ".join(f"{check.label}: {check.detail or f'{check.violations} violations'}" for check in broken)
+            return await self._ending.for_good(scope, grant, report, f"the output breaks its checks: {told}", "check")
+        reach("task.before_commit")
+        standing = Standing.of_grant(grant)
+        for _ in range(TRIES):
+            try:
+                writes = planned_writes(grant, report, standing)
+            except Refused as refused:
+                return await self._ending.for_good(scope, grant, report, refused.message, "schema")
+            if writes.unsure:
+                standing = await self._now(scope, facts, grant, report)
+                continue
+            newer = await self._newer(scope, grant, writes, standing)
+            if newer is not None:
+                return await self._ending.overtaken(scope, grant, report, newer)
+            try:
+                await self._record(scope, facts, grant, report, writes, manifests)
+            except PayloadCollected:
+                continue
+            except StateMoved as moved:
+                return await self._again(scope, grant, report, moved)
+            except VersionConflict:
+                standing = await self._now(scope, facts, grant, report)
+                continue
+            reach("task.after_commit")
+            self._recorded(scope, grant.execution_id)
+            return "Completed"
+        return await self._again(scope, grant, report, Conflict(f"other commits overtook it {TRIES} times"))
+
+    async def _newer(self, scope: Scope, grant: TaskGrant, writes: Writes, standing: Standing) -> str | None:
+        """Return the task whose outcome this one would replace by what was made of older inputs; None if there is none.
+
+        One that commits between this look and ours changes the partition's version, and then it is looked again.
+        """
+        replaced = {target.output for target in grant.targets if target.update_strategy == "replace"}
+        there = [place for place in writes.parts if place in standing.parts or place in standing.gone]
+        asked = [place for place in there if place[0] in replaced]
+        if grant.strategy != "PerPartition" or not asked:
+            return None
+        async with self._database.transaction(scope) as connection:
+            return await read_newer(connection, grant, asked)
+
+    async def _again(self, scope: Scope, grant: TaskGrant, report: TaskReport, problem: Conflict) -> TaskStatus:
+        """Let another attempt begin with what stands now."""
+        failed = msgspec.structs.replace(
+            report, status="error", error=problem.message, error_kind=problem.code, retryable=True
+        )
+        return await self._ending.failed(scope, grant, failed)
+
+    async def _record(
+        self,
+        scope: Scope,
+        facts: JobFacts,
+        grant: TaskGrant,
+        report: TaskReport,
+        writes: Writes,
+        manifests: Mapping[str, Manifest],
+    ) -> None:
+        lease = grant.lease
+        stored = await self._manifests(scope, writes, manifests)
+        if stored:
+            reach("task.after_manifest")
+        appends = [self._drafts.committed(scope, grant, place, *kept) for place, kept in stored.items()]
+        appends += [self._drafts.dropped(scope, grant, place, version) for place, version in writes.dropped.items()]
+        appends += [self._drafts.schema(scope, grant, change) for change in writes.schemas]
+        if report.operator_state is not None:
+            appends.append(await self._state(scope, facts, grant, report.operator_state))
+        appends.append(self._drafts.completed(scope, facts, grant, report, stored))
+        fence = Fence("task", 0, lease.task_id, lease.attempt, lease.token)
+        await self._ledger.transact(Transition(tuple(appends), (fence,)))
+
+    async def _manifests(
+        self, scope: Scope, writes: Writes, manifests: Mapping[str, Manifest]
+    ) -> dict[Place, tuple[Manifest, PayloadRef]]:
+        if not writes.parts:
+            return {}
+        gate = asyncio.Semaphore(_STORED_AT_ONCE)
+
+        async def store(place: Place) -> tuple[Manifest, PayloadRef]:
+            async with gate:
+                write = writes.parts[place]
+                base = None if write.base is None else await self._manifest(scope, write.base, manifests)
+                manifest = write.manifest(base)
+                return manifest, await self._payloads.store(
+                    scope, msgspec.json.encode(manifest), MANIFEST_TYPE, rows=manifest.row_count
+                )
+
+        places = sorted(writes.parts)
+        return dict(zip(places, await asyncio.gather(*map(store, places)), strict=True))
+
+    async def _manifest(self, scope: Scope, ref: PayloadRef, manifests: Mapping[str, Manifest]) -> Manifest:
+        found = manifests.get(ref.sha256)
+        return _decoder.decode(await self._payloads.fetch(scope, ref)) if found is None else found
+
+    async def _now(self, scope: Scope, facts: JobFacts, grant: TaskGrant, report: TaskReport) -> Standing:
+        """Read what stands now; rows that were made unique against something else must be so again first."""
+        async with self._database.transaction(scope) as connection:
+            now = await read_standing(connection, facts, report)
+        moved = {place: now.parts[place] for place in outrun(grant, report, now) if place in now.parts}
+        if moved:
+            landed = {place: await self._manifest(scope, part.manifest, {}) for place, part in moved.items()}
+            raise BaseMoved(moved, landed)
+        return now
+
+    async def _state(self, scope: Scope, facts: JobFacts, grant: TaskGrant, state: dict[str, Any]) -> Append:
+        """Save what the operator keeps, but only on top of what this attempt was given."""
+        async with self._database.transaction(scope) as connection:
+            row = await connection.fetchrow(_STATE, facts.generation)
+        kept, version = ({}, 0) if row is None else (orjson.loads(row["state"]), row["version"])
+        if kept != grant.operator_state:
+            raise StateMoved(f"another task of {grant.job} changed the operator's state meanwhile")
+        return self._drafts.state(scope, facts.generation, grant, state, version)

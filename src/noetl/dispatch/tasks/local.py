@@ -1,0 +1,190 @@
+"""Tasks handed out on the database itself, for workers in the same process and behind the API."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.signal import Signal
+from noetl.dispatch.tasks.claiming import Waiting
+from noetl.dispatch.tasks.committing import Committing
+from noetl.dispatch.tasks.ending import Ending
+from noetl.dispatch.tasks.granting import Claimed, Granting
+from noetl.dispatch.tasks.jobs import JobFacts, Jobs
+from noetl.errors import Conflict, LeaseLost
+from noetl.faults import reach
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.transition import Append, Fence, Transition
+from noetl.model.dataset import Manifest
+from noetl.model.stream import Scope
+from noetl.model.task import TaskGrant, TaskLease, TaskReport, TaskStatus
+from noetl.plan import identity
+
+POLL_SECONDS: Final = 0.5
+"""How often one who waits looks by himself, should no wake-up reach him."""
+
+_HELD: Final = """
+SELECT job_id::text AS job_id, execution_id, partition_key, inputs, inputs_ref FROM noetl.task
+WHERE task_id = $1 AND status = 'Running' AND attempt = $2 AND lease_token = $3
+"""
+_RENEW: Final = """
+WITH held AS MATERIALIZED (
+    SELECT known.task_id, own.attempt, own.token
+    FROM noetl.task AS known
+    JOIN unnest($1::uuid[], $2::integer[], $3::uuid[]) AS own (task_id, attempt, token) ON known.task_id = own.task_id
+    WHERE known.attempt = own.attempt AND known.lease_token = own.token
+    ORDER BY known.task_id FOR UPDATE OF known
+)
+UPDATE noetl.task AS known SET last_heartbeat = clock_timestamp(),
+    lease_until = greatest(known.lease_until, clock_timestamp() + make_interval(secs => known.lease_seconds))
+FROM held WHERE known.task_id = held.task_id AND known.attempt = held.attempt AND known.lease_token = held.token
+  AND known.status = 'Running' AND known.lease_until > clock_timestamp()
+RETURNING held.task_id::text AS task_id, held.attempt, known.cancel_requested, known.execution_id, known.job
+"""
+
+
+class LocalTasks:
+    """See `Tasks` for the promises; bound to one organization."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        database: Database,
+        ledger: PostgresLedger,
+        drafting: Drafting,
+        jobs: Jobs,
+        granting: Granting,
+        committing: Committing,
+        ending: Ending,
+        signal: Signal,
+    ) -> None:
+        self._scope = scope
+        self._database = database
+        self._ledger = ledger
+        self._drafting = drafting
+        self._jobs = jobs
+        self._granting = granting
+        self._committing = committing
+        self._ending = ending
+        self._signal = signal
+        self._waiting = Waiting(scope, database)
+
+    async def claim(
+        self, worker: str, runtimes: Sequence[str], want: int, wait_seconds: float, *, like: str | None = None
+    ) -> list[TaskGrant]:
+        """Lease tasks of one job that wait, the oldest first."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        while True:
+            seen = self._signal.number
+            rows = await self._waiting.take(runtimes, want, like)
+            granted = await self._claim(worker, rows)
+            left = deadline - loop.time()
+            if granted or left <= 0:
+                return granted
+            if not rows:
+                await self._signal.wait(seen, min(left, POLL_SECONDS))
+
+    async def _claim(self, worker: str, rows: Sequence[Any]) -> list[TaskGrant]:
+        if not rows:
+            return []
+        leases: list[TaskLease | None] = []
+        try:
+            # Each on its own, so that a lost race costs that task only; the ledger writes them as one group.
+            leases = list(await asyncio.gather(*(self._lease(worker, row) for row in rows)))
+        finally:
+            self._waiting.release(rows, lost=sum(lease is None for lease in leases))
+        claimed = [
+            Claimed(lease, row["execution_id"], row["partition_key"], row["inputs"], row["inputs_ref"])
+            for row, lease in zip(rows, leases, strict=True)
+            if lease is not None
+        ]
+        if not claimed:
+            return []
+        facts = await self._facts(rows[0]["job_id"])
+        return await self._granting.grants(self._scope, facts, claimed)
+
+    async def _facts(self, job_id: str) -> JobFacts:
+        return self._jobs.known(self._scope, job_id) or await self._jobs.get(self._scope, job_id)
+
+    async def _lease(self, worker: str, row: Any) -> TaskLease | None:
+        task_id, attempt, seconds = row["task_id"], row["attempt"], float(row["lease_seconds"])
+        token = str(uuid.uuid4())
+        stream = identity.task_stream(self._scope, task_id)
+        meta = {"attempt": attempt + 1, "worker": worker, "lease_token": token, "lease_seconds": seconds}
+        draft = self._drafting.one(
+            self._scope, stream, row["execution_id"], "task.claimed", stream.stream_id, node_name=row["job"],
+            causation_id=row["created_event_id"], meta=meta,
+        )  # fmt: skip
+        fences = [Fence("task", 0, task_id, attempt, None, "free")]
+        if row["max_concurrency"] is not None:
+            fences.append(Fence("job", 0, row["job_id"], row["max_concurrency"], None, "room"))
+        reach("task.before_claim")
+        try:
+            await self._ledger.transact(Transition((Append(stream, [draft]),), tuple(fences)))
+        except LeaseLost:
+            return None
+        reach("task.after_claim")
+        return TaskLease(task_id=task_id, attempt=attempt + 1, token=token, seconds=seconds)
+
+    async def fetch(self, lease: TaskLease) -> TaskGrant:
+        """Return once more what was granted with a lease that is still held."""
+        async with self._database.transaction(self._scope) as connection:
+            row = await connection.fetchrow(_HELD, lease.task_id, lease.attempt, lease.token)
+        if row is None:
+            raise LeaseLost(f"the lease on task {lease.task_id} is not held any more")
+        claimed = Claimed(lease, row["execution_id"], row["partition_key"], row["inputs"], row["inputs_ref"])
+        (grant,) = await self._granting.grants(self._scope, await self._facts(row["job_id"]), [claimed])
+        return grant
+
+    async def heartbeat(self, leases: Sequence[TaskLease]) -> list[TaskLease]:
+        """Renew leases with the database's clock; tasks that are to be cancelled end, and count as lost."""
+        if not leases:
+            return []
+        async with self._database.transaction(self._scope) as connection:
+            rows = await connection.fetch(
+                _RENEW,
+                [lease.task_id for lease in leases],
+                [lease.attempt for lease in leases],
+                [lease.token for lease in leases],
+            )
+        kept = {(row["task_id"], row["attempt"]): row for row in rows}
+        lost = []
+        for lease in leases:
+            row = kept.get((lease.task_id, lease.attempt))
+            if row is None or row["cancel_requested"]:
+                lost.append(lease)
+            if row is not None and row["cancel_requested"]:
+                with suppress(Conflict):  # it ended a moment ago
+                    await self._ending.cancelled(self._scope, row["execution_id"], row["job"], lease)
+        return lost
+
+    async def started(self, grant: TaskGrant, application_id: str, job_tag: str) -> None:
+        """Record where the work runs."""
+        lease = grant.lease
+        stream = identity.task_stream(self._scope, lease.task_id)
+        draft = self._drafting.one(
+            self._scope, stream, grant.execution_id, "task.started", stream.stream_id, node_name=grant.job,
+            meta={"attempt": lease.attempt, "application_id": application_id, "job_tag": job_tag},
+        )  # fmt: skip
+        fence = Fence("task", 0, lease.task_id, lease.attempt, lease.token)
+        await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
+
+    async def complete(
+        self, grant: TaskGrant, report: TaskReport, manifests: Mapping[str, Manifest] | None = None
+    ) -> TaskStatus:
+        """Commit what an attempt wrote."""
+        if report.status != "ok":
+            return await self.fail(grant, report)
+        return await self._committing.commit(
+            self._scope, await self._facts(grant.job_id), grant, report, manifests or {}
+        )
+
+    async def fail(self, grant: TaskGrant, report: TaskReport) -> TaskStatus:
+        """Record that an attempt came to nothing."""
+        return await self._ending.failed(self._scope, grant, report)

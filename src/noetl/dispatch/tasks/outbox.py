@@ -1,0 +1,225 @@
+"""The outbox: what has to follow from events, done at least once, each row on its own, by whoever leases it first.
+
+Rows go in with their events; here they are leased, delivered and marked. One that keeps failing waits longer each time
+and in the end is dead: visible, and armed again by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+import msgspec
+import orjson
+
+from noetl.dispatch.signal import Signal
+from noetl.dispatch.tasks.backoff import OUTBOX, Backoff
+from noetl.errors import NoetlError, NotFound
+from noetl.faults import reach
+from noetl.ledger.database import Database
+from noetl.model.stream import Scope
+
+_log = logging.getLogger(__name__)
+
+MAX_ATTEMPTS: Final = 20
+LEASE_SECONDS: Final = 60.0
+BATCH: Final = 500
+_ERROR_CHARACTERS: Final = 2_000
+
+_SCOPES: Final = """
+SELECT DISTINCT tenant_id, organization_id FROM noetl.outbox
+WHERE status = 'Pending' AND available_at <= clock_timestamp() AND (lease_until IS NULL OR lease_until <= clock_timestamp())
+"""
+_LEASE: Final = """
+WITH due AS MATERIALIZED (
+    SELECT o.outbox_id FROM noetl.outbox AS o
+    WHERE o.status = 'Pending' AND o.available_at <= clock_timestamp()
+      AND (o.lease_until IS NULL OR o.lease_until <= clock_timestamp())
+    ORDER BY o.available_at LIMIT $1 FOR UPDATE SKIP LOCKED
+)
+UPDATE noetl.outbox AS o SET lease_token = $2, lease_until = clock_timestamp() + make_interval(secs => $3),
+    attempts = o.attempts + 1
+FROM due WHERE o.outbox_id = due.outbox_id
+RETURNING o.outbox_id::text AS outbox_id, o.kind, o.payload, o.execution_id, o.attempts, o.available_at
+"""
+_DONE: Final = """
+UPDATE noetl.outbox SET status = 'Done', processed_at = clock_timestamp(), lease_token = NULL, lease_until = NULL,
+    last_error = NULL
+WHERE outbox_id = ANY ($1::uuid[]) AND lease_token = $2
+"""
+_FAILED: Final = """
+UPDATE noetl.outbox SET status = CASE WHEN $3 THEN 'Dead' ELSE 'Pending' END, last_error = $4, lease_token = NULL,
+    lease_until = CASE WHEN $3 THEN NULL ELSE clock_timestamp() + make_interval(secs => $5) END
+WHERE outbox_id = $1 AND lease_token = $2
+"""
+_DEAD: Final = """
+SELECT outbox_id::text AS outbox_id, kind, payload, execution_id, attempts, last_error, created_at
+FROM noetl.outbox WHERE status = 'Dead' ORDER BY created_at, outbox_id LIMIT $1
+"""
+_REARM: Final = """
+UPDATE noetl.outbox SET status = 'Pending', attempts = 0, lease_token = NULL, lease_until = NULL
+WHERE status = 'Dead' AND ($1::uuid[] IS NULL OR outbox_id = ANY ($1)) RETURNING outbox_id
+"""
+
+
+class OutboxRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to do."""
+
+    outbox_id: str
+    kind: str
+    payload: dict[str, Any]
+    execution_id: int
+    attempts: int
+
+
+class DeadRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that could not be done."""
+
+    outbox_id: str
+    kind: str
+    payload: dict[str, Any]
+    execution_id: int
+    attempts: int
+    last_error: str | None
+    created_at: datetime
+
+
+class Delivery(Protocol):
+    """Does what rows of one kind ask for."""
+
+    async def __call__(self, scope: Scope, rows: Sequence[OutboxRow]) -> Mapping[str, Exception]:
+        """Do them, each as if it were alone, and return what went wrong by row; the rest is done."""
+        ...
+
+
+class Outbox:
+    """Drains the outbox of all organizations; any number may run at once."""
+
+    def __init__(
+        self,
+        database: Database,
+        deliveries: Mapping[str, Delivery],
+        *,
+        backoff: Backoff = OUTBOX,
+        max_attempts: int = MAX_ATTEMPTS,
+        lease_seconds: float = LEASE_SECONDS,
+        every_seconds: float = 1.0,
+    ) -> None:
+        self._database = database
+        self._deliveries = deliveries
+        self._backoff = backoff
+        self._max_attempts = max_attempts
+        self._lease_seconds = lease_seconds
+        self._every = every_seconds
+        self.news = Signal()
+        """Touched when rows were written in this process."""
+        self.on_delivered: Callable[[Scope, Sequence[OutboxRow]], None] | None = None
+        """Told which rows were leased and worked off."""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Deliver again and again until stopped."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="noetl-outbox")
+
+    async def stop(self) -> None:
+        """Stop delivering; what is under way is left to whoever leases it next."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        while True:
+            seen = self.news.number
+            try:
+                while await self.drain():
+                    pass
+            except NoetlError as problem:
+                _log.warning("the outbox could not be drained: %s", problem.message)
+            except Exception:
+                _log.exception("the outbox stumbled")
+            await self.news.wait(seen, self._every)
+
+    async def drain(self) -> int:
+        """Deliver what is due in every organization, once, and return how many rows were taken."""
+        async with self._database.transaction(None, "reaper") as connection:
+            rows = await connection.fetch(_SCOPES)
+        taken = await asyncio.gather(*(self.drain_scope(Scope(row[0], row[1])) for row in rows))
+        return sum(taken)
+
+    async def drain_scope(self, scope: Scope, limit: int = BATCH) -> int:
+        """Deliver what is due in one organization."""
+        token = str(uuid.uuid4())
+        async with self._database.transaction(scope) as connection:
+            found = await connection.fetch(_LEASE, limit, token, self._lease_seconds)
+        if not found:
+            return 0
+        found.sort(key=lambda row: row["available_at"])
+        rows = [
+            OutboxRow(
+                outbox_id=row["outbox_id"],
+                kind=row["kind"],
+                payload=orjson.loads(row["payload"]),
+                execution_id=row["execution_id"],
+                attempts=row["attempts"],
+            )
+            for row in found
+        ]
+        by_kind: dict[str, list[OutboxRow]] = {}
+        for row in rows:
+            by_kind.setdefault(row.kind, []).append(row)
+        await asyncio.gather(*(self._deliver(scope, kind, some, token) for kind, some in by_kind.items()))
+        if self.on_delivered is not None:
+            self.on_delivered(scope, rows)
+        return len(rows)
+
+    async def _deliver(self, scope: Scope, kind: str, rows: Sequence[OutboxRow], token: str) -> None:
+        reach("outbox.before_deliver")
+        problems = await self._problems(scope, kind, rows)
+        reach("outbox.after_deliver")
+        async with self._database.transaction(scope) as connection:
+            well = [row.outbox_id for row in rows if row.outbox_id not in problems]
+            if well:
+                await connection.execute(_DONE, well, token)
+            for row in rows:
+                if row.outbox_id in problems:
+                    problem = problems[row.outbox_id]
+                    dead = row.attempts >= self._max_attempts
+                    told = f"{type(problem).__name__}: {problem}"[:_ERROR_CHARACTERS].replace("\x00", "")
+                    _log.warning("%s %s could not be delivered (try %d): %s", kind, row.payload, row.attempts, told)
+                    delay = self._backoff.seconds(row.attempts)
+                    await connection.execute(_FAILED, row.outbox_id, token, dead, told, delay)
+        reach("outbox.after_mark")
+
+    async def _problems(self, scope: Scope, kind: str, rows: Sequence[OutboxRow]) -> Mapping[str, Exception]:
+        try:
+            async with asyncio.timeout(self._lease_seconds / 3):
+                return await self._deliveries[kind](scope, rows)
+        except Exception as problem:
+            if len(rows) == 1 or isinstance(problem, TimeoutError):
+                return {row.outbox_id: problem for row in rows}
+        # One culprit must not take the others with it: deliver each by itself.
+        found: dict[str, Exception] = {}
+        for row in rows:
+            found.update(await self._problems(scope, kind, [row]))
+        return found
+
+    async def list_dead(self, scope: Scope, limit: int = 100) -> list[DeadRow]:
+        """Return rows that were given up, the oldest first."""
+        async with self._database.transaction(scope) as connection:
+            rows = await connection.fetch(_DEAD, limit)
+        return [DeadRow(**{**dict(row), "payload": orjson.loads(row["payload"])}) for row in rows]
+
+    async def rearm(self, scope: Scope, outbox_id: str | None = None) -> int:
+        """Let a dead row, or all of them, be delivered again, and return how many there were."""
+        async with self._database.transaction(scope) as connection:
+            rows = await connection.fetch(_REARM, None if outbox_id is None else [outbox_id])
+        if outbox_id is not None and not rows:
+            raise NotFound(f"there is no dead outbox row {outbox_id}")
+        self.news.touch()
+        return len(rows)

@@ -1,0 +1,115 @@
+"""Takes back tasks whose holders were lost, and ends runs that are quiet. It looks at all organizations, acts within each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.tasks.ending import Ending
+from noetl.dispatch.tasks.runs import Runs
+from noetl.errors import Conflict, NoetlError
+from noetl.faults import reach
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.transition import Append, Fence, Transition
+from noetl.model.stream import Scope
+from noetl.model.task import TaskLease
+from noetl.plan import identity
+
+_log = logging.getLogger(__name__)
+
+_EXPIRED: Final = """
+SELECT tenant_id, organization_id, task_id::text AS task_id, job, execution_id, attempt, max_attempts,
+       lease_token::text AS lease_token, worker, cancel_requested FROM noetl.task
+WHERE status = 'Running' AND lease_until <= clock_timestamp() ORDER BY lease_until LIMIT 200
+"""
+
+
+class TaskReaper:
+    """Runs in every server, and in a single process too; any number may run at once."""
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: PostgresLedger,
+        drafting: Drafting,
+        runs: Runs,
+        ending: Ending,
+        recorded: Callable[[Scope, int], None],
+        *,
+        every_seconds: float = 1.0,
+    ) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._drafting = drafting
+        self._runs = runs
+        self._ending = ending
+        self._recorded = recorded
+        self._every = every_seconds
+        self.taken_back = 0
+        """How many leases this process took back."""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look again and again until stopped."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="noetl-task-reaper")
+
+    async def stop(self) -> None:
+        """Stop looking."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+                await self._runs.settle_quiet()
+            except NoetlError as problem:
+                _log.warning("the reaper of tasks could not look: %s", problem.message)
+            except Exception:
+                _log.exception("the reaper of tasks stumbled")
+            await asyncio.sleep(self._every)
+
+    async def sweep(self) -> int:
+        """Look once for leases that ran out, and return how many were taken back."""
+        async with self._database.transaction(None, "reaper") as connection:
+            rows = await connection.fetch(_EXPIRED)
+        return sum(await asyncio.gather(*map(self._taken_back, rows)))
+
+    async def _taken_back(self, row: Any) -> int:
+        scope = Scope(row["tenant_id"], row["organization_id"])
+        reach("task.before_reap")
+        try:
+            await self._record(scope, row)
+        except Conflict:
+            return 0  # its holder came back in time, or somebody else was quicker
+        reach("task.after_reap")
+        self.taken_back += 1
+        self._recorded(scope, row["execution_id"])
+        return 1
+
+    async def _record(self, scope: Scope, row: Any) -> None:
+        attempt, token = row["attempt"], row["lease_token"]
+        if row["cancel_requested"]:
+            lease = TaskLease(task_id=row["task_id"], attempt=attempt, token=token, seconds=0.0)
+            await self._ending.cancelled(scope, row["execution_id"], row["job"], lease, expired=True)
+            return
+        lost = f"its worker {row['worker']} was lost"
+        meta: dict[str, Any] = {"attempt": attempt, "error_kind": "lease_expired"}
+        if attempt >= row["max_attempts"]:
+            said, error = "task.failed", f"{lost} in the last of {attempt} attempts"
+        else:
+            said, error = "task.abandoned", f"{lost} in attempt {attempt}"
+            meta["delay_seconds"] = 0
+        stream = identity.task_stream(scope, row["task_id"])
+        draft = self._drafting.one(
+            scope, stream, row["execution_id"], said, stream.stream_id, node_name=row["job"], meta=meta, error=error
+        )
+        fence = Fence("task", 0, row["task_id"], attempt, token, "expired")
+        await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))

@@ -1,0 +1,1 @@
+"""How workers hear that a task waits: through PostgreSQL, or through a queue."""

@@ -1,0 +1,44 @@
+"""A task of the kind `playbook` inside a sequence or a row: its call goes in, the outcome of the child execution comes out."""
+
+from __future__ import annotations
+
+from noetl.dispatch.grants import Child, CommandGrant
+from noetl.dispatch.port import Dispatch
+from noetl.errors import NotFound
+from noetl.execute.compiled import CompiledTask
+from noetl.execute.outcome import Outcome, failed
+from noetl.execute.services import Redaction
+from noetl.execute.tools.port import Call
+
+
+async def run_child(
+    dispatch: Dispatch, redaction: Redaction, grant: CommandGrant, task: CompiledTask, call: Call
+) -> Outcome:
+    """Run a child execution to its end, or only start it where the task does not wait."""
+    options = call.options
+    child = Child(
+        path=str(options.get("path") or options.get("catalog_id")),
+        version=options.get("version"),
+        payload={**call.input, **(options.get("payload") or {})},
+        return_step=options.get("return_step") or options.get("result_step"),
+        key=call.key,
+        waits=options.get("wait", True) is not False,
+    )
+    if redaction.redact(child.payload) is not child.payload:
+        # A child's workload is recorded, so a secret in it would stand in the ledger.
+        return failed(
+            "client_error",
+            f"{task.where}: the input for {child.path} holds a secret, and inputs are recorded;"
+            " let that playbook name it in its own keychain",
+            code="secret_in_input",
+        )
+    try:
+        end = await dispatch.run_child(grant, child)
+    except NotFound as problem:
+        return failed("not_found", problem.message)
+    if end.status == "COMPLETED":
+        return Outcome(data=end.data)
+    message = f"child execution {end.execution_id} ended as {end.status}: {end.error}"
+    return failed(
+        "unknown", message, code=f"child_{end.status.lower()}", details={"execution_id": str(end.execution_id)}
+    )

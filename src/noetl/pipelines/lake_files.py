@@ -1,0 +1,157 @@
+"""Parquet files of the lake, read, written and copied by this process through its object store."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+from obstore.exceptions import BaseError
+
+from noetl.errors import Corrupt, NotFound, Unavailable
+from noetl.model.dataset import FileEntry
+from noetl.spark.lake import Lake
+from noetl.spark.statistics import column_statistics
+
+if TYPE_CHECKING:
+    from obstore import ReadableFile
+
+TOGETHER: Final = 8
+"""Files that are fetched at a time."""
+_CHUNK_BYTES: Final = 8 << 20
+
+
+class LakeFiles:
+    """The files under one root."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._store = lake.store()
+
+    def address(self, entry: FileEntry) -> str:
+        """Return where a file is, as people and other programs write it."""
+        local = self.local(entry)
+        return f"{self._lake.root.rstrip('/')}/{entry.path}" if local is None else str(local)
+
+    def local(self, entry: FileEntry) -> Path | None:
+        """Return the file itself where the lake is a directory of this machine."""
+        directory = self._lake.directory
+        return None if directory is None else directory / entry.path
+
+    async def read(self, entries: Sequence[FileEntry], schema: pa.Schema) -> pa.Table:
+        """Return the rows of files, in their order, with the columns of a schema; columns a file lacks are null."""
+        room = asyncio.Semaphore(TOGETHER)
+
+        async def one(entry: FileEntry) -> pa.Table:
+            with reaching(entry.path):
+                async with room:
+                    answer = await obstore.get_async(self._store, entry.path)
+                    data = await answer.bytes_async()
+                return await asyncio.to_thread(_rows, pa.py_buffer(data), schema)
+
+        tables = await asyncio.gather(*map(one, entries))
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def batches(self, entry: FileEntry, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
+        """Give the rows of a file a few at a time, fetching no more of it than is asked for; this blocks."""
+        with reaching(entry.path):
+            source = _Ranged(obstore.open_reader(self._store, entry.path))
+            with pq.ParquetFile(source) as file:
+                for batch in file.iter_batches(rows):
+                    yield with_columns(pa.Table.from_batches([batch]), schema)
+
+    def copy(self, entry: FileEntry, target: Path) -> None:
+        """Copy a file and prove on the way that it is what its manifest says; this blocks."""
+        digest = hashlib.sha256()
+        with target.open("xb") as file, reaching(entry.path):
+            for chunk in obstore.get(self._store, entry.path).stream(min_chunk_size=_CHUNK_BYTES):
+                digest.update(chunk)
+                file.write(chunk)
+        if digest.hexdigest() != entry.sha256:
+            raise Corrupt(
+                f"the file {entry.path} of the lake is not what was committed: its SHA-256 is {digest.hexdigest()},"
+                f" and the manifest says {entry.sha256}",
+                hint="restore it from a copy, or build the dataset again",
+            )
+
+    async def write(self, folder: str, rows: pa.Table) -> FileEntry:
+        """Write rows as one file of a folder."""
+        data = await asyncio.to_thread(_encoded, rows)
+        path = f"{folder}/part-00000.parquet"
+        with reaching(path):
+            await obstore.put_async(self._store, path, data.to_pybytes())
+        footer = pq.read_metadata(pa.BufferReader(data))
+        return FileEntry(
+            path=path,
+            bytes=len(data),
+            rows=rows.num_rows,
+            sha256=hashlib.sha256(data).hexdigest(),
+            stats=column_statistics(footer),
+        )
+
+
+@contextmanager
+def reaching(path: str) -> Iterator[None]:
+    """Say in words of ours what went wrong with a file of the lake."""
+    try:
+        yield
+    except FileNotFoundError as problem:
+        raise NotFound(
+            f"the file {path} is not in the lake any more", hint="look at the settings of the lake: `noetl config show`"
+        ) from problem
+    except pa.ArrowInvalid as problem:
+        raise Corrupt(f"the file {path} of the lake cannot be read: {problem}") from problem
+    except BaseError as problem:
+        told = str(problem).splitlines()[0]
+        raise Unavailable(
+            f"the lake does not answer for {path}: {told}", hint="look at the settings of the lake: `noetl config show`"
+        ) from problem
+
+
+def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with the columns of a schema; those they lack are null."""
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+class _Ranged:
+    """An object as the seekable file that Arrow asks for: each read fetches its own range."""
+
+    closed = False
+
+    def __init__(self, reader: ReadableFile) -> None:
+        self._reader = reader
+
+    def read(self, size: int = -1) -> bytes:
+        return self._reader.read(None if size < 0 else size).to_bytes()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._reader.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._reader.tell()
+
+    def close(self) -> None:
+        self.closed = True
+        self._reader.close()
+
+
+def _rows(data: pa.Buffer, schema: pa.Schema) -> pa.Table:
+    return with_columns(pq.read_table(pa.BufferReader(data)), schema)
+
+
+def _encoded(rows: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd", coerce_timestamps="us", allow_truncated_timestamps=True)
+    return sink.getvalue()

@@ -1,0 +1,1 @@
+"""Operators that need no Spark, one file each."""

@@ -1,0 +1,52 @@
+"""Runs tasks on Spark: finds the driver process that serves their code, and passes work and results through."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from noetl.model.dataset import Manifest
+from noetl.model.stream import Scope
+from noetl.model.task import PartitionWrite, TaskGrant
+from noetl.pipelines.runner import Run
+from noetl.spark.driver_process import Driver
+from noetl.spark.drivers import Drivers
+from noetl.spark.protocol import Work, WorkResult
+
+
+class OnSpark:
+    """Gives each batch of tasks the driver of its code."""
+
+    def __init__(self, scope: Scope, drivers: Drivers) -> None:
+        self._scope = scope
+        self._drivers = drivers
+
+    @asynccontextmanager
+    async def open(self, grant: TaskGrant, bundle: bytes) -> AsyncIterator[Run]:
+        """Wait for the driver of this code, starting it if there is none."""
+        owner = f"{self._scope.tenant_id}/{self._scope.organization_id}"
+        async with self._drivers.for_(grant.code_digest, bundle, owner) as driver:
+            yield _Run(driver)
+
+
+class _Run:
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    @property
+    def application_id(self) -> str | None:
+        """The Spark application of the driver."""
+        return self._driver.application_id
+
+    async def results(self, works: Sequence[Work]) -> AsyncIterator[WorkResult]:
+        """Run attempts in the driver."""
+        async for result in self._driver.run(works):
+            yield result
+
+    async def interrupt(self, job_tag: str) -> None:
+        """Stop Spark's jobs of a tag; a driver that is gone has none."""
+        await self._driver.interrupt(job_tag)
+
+    async def make_unique(self, work: Work, write: PartitionWrite, landed: Manifest) -> WorkResult:
+        """Drop rows that landed meanwhile, in the driver."""
+        return await self._driver.make_unique(work, write, landed)

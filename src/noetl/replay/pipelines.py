@@ -1,0 +1,159 @@
+"""The rows of data pipelines, compared with the events they follow from, in bounded memory. Only reads.
+
+Rows and events are looked at as they are at one moment. Not compared is what no event tells: the times of leases, which
+heartbeats move, and the delivery marks of the outbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from noetl.ledger.database import Connection, Database, bind, translated
+from noetl.ledger.rows import COLUMNS, to_events
+from noetl.model.event import Event
+from noetl.model.stream import Scope
+from noetl.project.folds.fold import FoldedRow, Row, RowKey, moment, parsed_row
+from noetl.project.folds.pipelines.fold import PIPELINE_EVENTS, Pipelines
+from noetl.project.folds.pipelines.tables import KEYS, key_of
+from noetl.project.upcast import Upcasters
+from noetl.replay.compare import Sums, Suspects, unequal
+from noetl.replay.pages import EventPages
+from noetl.replay.report import Difference
+
+_PAGE: Final = 1000
+_LEASE_TIMES: Final = frozenset({"lease_until", "last_heartbeat"})
+_NOT_FOLDED: Final[dict[str, frozenset[str]]] = {
+    "task": _LEASE_TIMES,
+    "outbox": frozenset({"status", "attempts", "last_error", "lease_token", "lease_until", "processed_at"}),
+}
+_ORGANIZATION: Final = frozenset({"tenant_id", "organization_id"})
+
+_EVENTS: Final = (
+    f"SELECT {COLUMNS} FROM noetl.event WHERE event_type = ANY ($1::text[]) ORDER BY stream_id, stream_version"  # noqa: S608
+)
+_DROPPED: Final = "SELECT EXISTS (SELECT FROM noetl.event_archive WHERE dropped_at IS NOT NULL)"
+
+
+async def pipeline_differences(
+    database: Database, scope: Scope, history: EventPages | None = None, upcasters: Upcasters | None = None
+) -> list[Difference]:
+    """Compare an organization's rows of pipelines with its events; archived events are read from the history."""
+    async with _one_moment(database, scope) as connection:
+        sides = _Sides(connection, scope, history, upcasters or Upcasters())
+        expected, found = Sums(), Sums()
+        async for folded in sides.folded():
+            expected.add(folded)
+        async for stored in sides.stored():
+            found.add(stored)
+        places = unequal(expected, found)
+        if not places:
+            return []
+        suspects = Suspects(places)
+        async for folded in sides.folded():
+            suspects.expect(folded)
+        async for stored in sides.stored():
+            suspects.find(stored)
+        return suspects.differences()
+
+
+@asynccontextmanager
+async def _one_moment(database: Database, scope: Scope) -> AsyncIterator[Connection]:
+    pool = await database.pool()
+    with translated():
+        async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            await bind(connection, scope)
+            yield connection
+
+
+class _Sides:
+    """What the events say and what is stored, each readable more than once."""
+
+    def __init__(self, connection: Connection, scope: Scope, history: EventPages | None, upcasters: Upcasters) -> None:
+        self._connection = connection
+        self._scope = scope
+        self._history = history
+        self._upcasters = upcasters
+
+    async def folded(self) -> AsyncIterator[FoldedRow]:
+        """Fold the events and give every row they leave."""
+        pipelines = Pipelines()
+        stream_id = None
+        by_stream = not await self._connection.fetchval(_DROPPED)
+        async for event in self._live() if by_stream or self._history is None else self._archived(self._history):
+            if by_stream and event.stream_id != stream_id:
+                stream_id = event.stream_id
+                for table, key, row in pipelines.settled():
+                    yield self._row(table, key, row)
+            pipelines.apply(self._upcasters.upcast(event))
+        for table, rows in pipelines.tables().items():
+            for key, row in rows.items():
+                yield self._row(table, key, row)
+
+    async def stored(self) -> AsyncIterator[FoldedRow]:
+        """Give every row that is stored, written the way the fold writes it."""
+        for table in KEYS:
+            hidden = _ORGANIZATION | _NOT_FOLDED.get(table, frozenset())
+            async for stored in self._connection.cursor(f"SELECT * FROM noetl.{table}", prefetch=_PAGE):  # noqa: S608
+                row = {name: _value(name, value) for name, value in stored.items() if name not in hidden}
+                yield self._row(table, key_of(table, row), row)
+
+    async def _live(self) -> AsyncIterator[Event]:
+        page: list[Any] = []
+        async for row in self._connection.cursor(_EVENTS, sorted(PIPELINE_EVENTS), prefetch=_PAGE):
+            page.append(row)
+            if len(page) == _PAGE:
+                for event in to_events(page):
+                    yield event
+                page = []
+        for event in to_events(page):
+            yield event
+
+    async def _archived(self, history: EventPages) -> AsyncIterator[Event]:
+        """Give live and archived events, up to where the shards were at the moment the rows are looked at."""
+        heads = await self._connection.fetch(
+            "SELECT shard, position FROM noetl.shard WHERE position > 0 ORDER BY shard"
+        )
+        for head in heads:
+            async for page in history.shard_pages(head["shard"], scope=self._scope, to_position=head["position"]):
+                for event in page:
+                    if event.event_type in PIPELINE_EVENTS:
+                        yield event
+
+    def _row(self, table: str, key: str, row: Row) -> FoldedRow:
+        return FoldedRow(RowKey(self._scope.tenant_id, self._scope.organization_id, table, key), 0, 0, 0, 0, 0, row)
+
+
+_JSON: Final = frozenset(
+    {
+        "bundle_ref",
+        "pointers",
+        "publish",
+        "built",
+        "definition",
+        "inputs",
+        "inputs_ref",
+        "outputs",
+        "logs_ref",
+        "partition_by",
+        "schema",
+        "manifest_ref",
+        "state",
+        "payload",
+        "settings",
+    }
+)
+
+
+def _value(name: str, value: Any) -> Any:
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, UUID) or (type(value) is int and name.endswith("_id")):
+        return str(value)
+    if isinstance(value, list):
+        return [_value(name, one) for one in value]
+    return parsed_row(value) if name in _JSON and value is not None else value

@@ -1,0 +1,105 @@
+"""Errands of playbooks in the driver: frames worked off in lanes, and queries over frames' results, as Spark jobs.
+
+Each runs in a thread and a session of its own under its tag, and has exactly one result.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from noetl.errors import NoetlError
+from noetl.spark.frames_lane import LaneWork, lane
+from noetl.spark.frames_query import answered
+from noetl.spark.logs import SparkLog, masked
+from noetl.spark.modes import Mode
+from noetl.spark.protocol import Done, FromDriver, RunFrames, RunQuery, WorkResult
+from noetl.spark.working import ONGOING, Interrupted, working
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LANE_ROWS: Final = "lane int, frame_index long, reference string, ending string"
+
+
+class Errands:
+    """Starts errands and sends their results."""
+
+    def __init__(self, mode: Mode, spark_log: SparkLog, send: Callable[[FromDriver], None]) -> None:
+        self._mode = mode
+        self._log = spark_log
+        self._send = send
+
+    def start(self, errand: RunFrames | RunQuery) -> None:
+        """Do an errand in the background."""
+        ONGOING.begin(errand.tag, errand.organization)
+        threading.Thread(target=self._run, args=(errand,), name=errand.tag, daemon=True).start()
+
+    def _run(self, errand: RunFrames | RunQuery) -> None:
+        since = self._log.position()
+        try:
+            session = self._mode.session({}, errand.id, errand.tag)
+            try:
+                with working(session, [errand.tag]):
+                    metrics = self._done(session, errand)
+            finally:
+                self._mode.release(session)
+            result = WorkResult(task_id=errand.id, attempt=errand.attempt, status="ok", metrics=metrics)
+        except BaseException as problem:
+            result = _failed(errand, problem)
+        printed, markers = ONGOING.log(errand.tag)
+        said = "\n".join(filter(None, (result.log, printed, self._log.lines(markers, since))))
+        secrets = list(_texts(errand.reach))
+        error = result.error and masked(result.error, secrets)
+        ONGOING.end(errand.tag)
+        self._send(Done(msgspec.structs.replace(result, error=error, log=masked(said, secrets))))
+
+    def _done(self, session: SparkSession, errand: RunFrames | RunQuery) -> dict[str, Any]:
+        if isinstance(errand, RunQuery):
+            return answered(session, errand)
+        work = LaneWork(
+            reach=errand.reach,
+            grant=errand.grant,
+            # So the ledger names application, tag and lane with every frame before its rows are worked off.
+            worker=f"{errand.worker}/spark/{self._mode.application_id}/{errand.tag}",
+        )
+        lanes = session.range(0, errand.lanes, 1, errand.lanes).mapInArrow(partial(lane, work), LANE_ROWS)
+        rows = lanes.collect()
+        return {
+            "frames": sum(row.reference is not None for row in rows),
+            "endings": [json.loads(row.ending) for row in rows if row.ending is not None],
+        }
+
+
+def _failed(errand: RunFrames | RunQuery, problem: BaseException) -> WorkResult:
+    stopped = isinstance(problem, Interrupted) or ONGOING.is_interrupted(errand.tag)
+    if isinstance(problem, NoetlError):
+        message, kind, retryable = problem.message, problem.code, problem.disposition == "transient"
+    else:
+        first = (str(problem).strip() or "no message").splitlines()[0]
+        message, kind, retryable = f"{type(problem).__name__}: {first}", "spark_error", True
+    return WorkResult(
+        task_id=errand.id,
+        attempt=errand.attempt,
+        status="interrupted" if stopped else "error",
+        error="it was told to stop" if stopped else message,
+        error_kind="interrupted" if stopped else kind,
+        retryable=retryable,
+        log="".join(traceback.format_exception(problem)),
+    )
+
+
+def _texts(reach: Any) -> Any:
+    """Yield the secret texts of what executors are told, so that no log repeats one."""
+    for name in ("database_url", "token"):
+        if reach.get(name):
+            yield reach[name]
+    store = reach.get("settings", {}).get("payload_store", {}).get("connection", {})
+    if store.get("secret_key"):
+        yield store["secret_key"]

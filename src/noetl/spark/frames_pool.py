@@ -1,0 +1,96 @@
+"""The Spark of a worker of playbooks: sends stages and queries to its driver, which is started by the first of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from noetl.dispatch.grants import CommandGrant
+from noetl.errors import InputError, LeaseLost, Unavailable
+from noetl.execute.outcome import Problem
+from noetl.execute.services import LanesEnd
+from noetl.execute.tools.spark import Table
+from noetl.model.stream import Scope
+from noetl.spark.drivers import Drivers
+from noetl.spark.protocol import Rows, RunFrames, RunQuery, WorkResult
+
+_REFUSED: Final = "input_invalid"
+
+
+class FramePool:
+    """Runs lanes and queries on Spark; `close` ends the drivers that were started."""
+
+    def __init__(self, scope: Scope, reach: Mapping[str, Any], make: Callable[[], Drivers]) -> None:
+        self._owner = f"{scope.tenant_id}/{scope.organization_id}"
+        self._reach = dict(reach)
+        self._make = make
+        self._drivers: Drivers | None = None
+
+    async def work(self, grant: CommandGrant, worker: str) -> LanesEnd:
+        """Work off the frames of a command in lanes; when cancelled, the Spark job is interrupted by its tag."""
+        assert grant.loop is not None
+        errand = RunFrames(
+            id=f"frames-{grant.execution_id}-{grant.issued_event_id}",
+            attempt=grant.attempt,
+            organization=self._owner,
+            reach=self._reach,
+            lanes=grant.loop.frame["lanes"],
+            grant=msgspec.msgpack.encode(grant),
+            worker=worker,
+        )
+        result = await self._done(errand)
+        if result.status != "ok":
+            raise Unavailable(f"step {grant.step}: the Spark job of its frames ended: {result.error}")
+        return _together(grant.step, result.metrics["endings"])
+
+    async def query(
+        self, tables: Mapping[str, Table], *, sql: str | None, code: str | None, values: dict[str, Any], most: int
+    ) -> bytes:
+        """Run SQL or code over tables and return the rows as an Arrow stream."""
+        errand = RunQuery(
+            id=f"query-{uuid.uuid4()}",
+            attempt=1,
+            organization=self._owner,
+            reach=self._reach,
+            tables={name: Rows(refs=table.refs, lines=table.lines) for name, table in tables.items()},
+            sql=sql,
+            code=code,
+            values=values,
+            most=most,
+        )
+        result = await self._done(errand)
+        if result.status == "ok":
+            table: bytes = result.metrics["table"]
+            return table
+        message = result.error or "the Spark job ended without a word"
+        raise InputError(message) if result.error_kind == _REFUSED else Unavailable(message)
+
+    async def close(self) -> None:
+        """End what was started."""
+        if self._drivers is not None:
+            await self._drivers.close()
+
+    async def _done(self, errand: RunFrames | RunQuery) -> WorkResult:
+        if self._drivers is None:
+            self._drivers = self._make()
+        async with self._drivers.for_("", b"", self._owner) as driver:
+            return await driver.do(errand)
+
+
+def _together(step: str, endings: list[dict[str, Any]]) -> LanesEnd:
+    """Say what all lanes came to; one that lost its command, or may do better again, decides for all."""
+    if any(end.get("lost") for end in endings):
+        raise LeaseLost(f"step {step}: its command is somebody else's now")
+    again = next((str(end["again"]) for end in endings if end.get("again")), None)
+    if again is not None:
+        raise Unavailable(again)
+    problem = next((end["problem"] for end in endings if end.get("problem")), None)
+    return LanesEnd(
+        rows_done=sum(end.get("rows_done", 0) for end in endings),
+        rows_failed=sum(end.get("rows_failed", 0) for end in endings),
+        claims=sum(end.get("claims", 0) for end in endings),
+        problem=None if problem is None else msgspec.convert(problem, Problem),
+    )

@@ -1,0 +1,134 @@
+"""What runs in a lane: the slot that workers have, with a heartbeat thread and connections of its own.
+
+Whatever ends it before the last frame is told as a value: the worker that holds the command decides what follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Final, cast
+
+import msgspec
+
+from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
+from noetl.dispatch.port import Dispatch
+from noetl.errors import LeaseLost, NoetlError
+from noetl.execute.child_calls import run_child
+from noetl.execute.outcome import Outcome, Problem
+from noetl.execute.reporting import defect_of
+from noetl.execute.services import Services
+from noetl.execute.slot import Slot
+from noetl.execute.step_names import names_for
+from noetl.execute.tools.postgres_claim import ClaimFailed
+from noetl.model.payload_ref import PayloadRef
+from noetl.spark.frames_keeper import KeeperThread
+from noetl.spark.frames_lane import LaneWork, Reach, opened
+
+BEAT_SECONDS: Final = 5.0
+
+
+class LaneEnd(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How one lane ended."""
+
+    rows_done: int = 0
+    rows_failed: int = 0
+    claims: int = 0
+    lost: bool = False
+    """Its command is somebody else's now."""
+    again: str | None = None
+    """Why another attempt may do better."""
+    problem: Problem | None = None
+
+
+class Committing:
+    """A dispatch that takes note of the results of frames as they are committed."""
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self._dispatch = dispatch
+        self.results: list[tuple[int, PayloadRef]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dispatch, name)
+
+    async def commit_frame(
+        self, grant: CommandGrant, frame: FrameGrant, report: FrameReport, *, worker: str, take_next: bool
+    ) -> FrameGrant | None:
+        """Record what a frame came to, and remember it."""
+        following = await self._dispatch.commit_frame(grant, frame, report, worker=worker, take_next=take_next)
+        if report.output is not None:
+            self.results.append((frame.frame_index, report.output))
+        return following
+
+
+def run(work: LaneWork, worker: str, *, is_retry: bool) -> tuple[list[tuple[int, str]], str]:
+    """Work off frames in this process and return their references and how it ended, both as JSON."""
+    try:
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    except ImportError:
+        factory = None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        results, end = runner.run(worked_off(work, worker, is_retry=is_retry))
+    references = [(index, json.dumps(msgspec.to_builtins(ref))) for index, ref in results]
+    return references, msgspec.json.encode(end).decode()
+
+
+async def worked_off(work: LaneWork, worker: str, *, is_retry: bool) -> tuple[list[tuple[int, PayloadRef]], LaneEnd]:
+    """Work off frames until there are none; a lane that Spark runs again names also what its first try committed."""
+    reach = opened(work.reach)
+    grant = msgspec.msgpack.decode(work.grant, type=CommandGrant)
+    end = LaneEnd()
+    async with reach.work() as (services, dispatch):
+        noting = Committing(dispatch)
+        try:
+            await _work(reach, services, cast("Dispatch", noting), grant, worker, end)
+        except LeaseLost:
+            end.lost = True
+        except ClaimFailed as refused:
+            if refused.problem.retryable:
+                end.again = refused.problem.message
+            else:
+                end.problem = refused.problem
+        except NoetlError as error:
+            if error.disposition == "terminal":
+                end.problem = Problem(kind="transform", message=error.message, code=error.code)
+            else:
+                end.again = error.message
+        except Exception as error:
+            end.problem = defect_of(services, grant.step, error)
+        redact = services.secrets.redaction.redact
+        end.again = end.again and redact(end.again)
+        if end.problem is not None:
+            end.problem = msgspec.structs.replace(end.problem, message=redact(end.problem.message))
+        results = noting.results
+        if is_retry:
+            results = await reach.committed(grant, worker) or results
+    return results, end
+
+
+async def _work(
+    reach: Reach, services: Services, dispatch: Dispatch, grant: CommandGrant, worker: str, end: LaneEnd
+) -> None:
+    def on_rows(_grant: CommandGrant, done: int, failed: int) -> None:
+        end.rows_done += done
+        end.rows_failed += failed
+
+    async def children(task: Any, call: Any) -> Outcome:
+        return await run_child(dispatch, services.secrets.redaction, grant, task, call)
+
+    playbook = await dispatch.playbook(grant.catalog_id)
+    keeper = KeeperThread(reach.beats, every_seconds=BEAT_SECONDS)
+    keeper.start()
+    try:
+        slot = Slot(
+            services, dispatch, keeper, worker, grant, playbook, services.steps.get(playbook, grant.step),
+            await names_for(services, grant, playbook), children, on_rows,
+        )  # fmt: skip
+        try:
+            await slot.work()
+        finally:
+            end.claims = slot.claims
+    finally:
+        await keeper.stop()

@@ -1,0 +1,42 @@
+"""The operator `quality_check`: checks over the rows of its input; it passes no rows on, at most a report."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from noetl.dag.model import Check
+from noetl.errors import InputError
+from noetl.spark.check_proofs import Subject
+from noetl.spark.checking import run_checks
+from noetl.spark.operators.port import Given, Made
+from noetl.spark.reading import input_files, input_schema
+
+_REPORT: Final = "input string, check string, passed boolean, severity string, violations bigint, detail string"
+
+
+def quality_check(given: Given) -> Made:
+    """Check every input and tell how it came out; with an output, also as one row per check."""
+    checks = configured(given.config.get("checks"), given.work.grant.checks)
+    if not checks:
+        raise InputError(f"quality_check of job {given.work.grant.job!r} has no checks")
+    found = []
+    for one in given.work.grant.inputs:
+        if one.where:
+            raise InputError(f"quality_check reads whole partitions: input {one.alias!r} must not have `where`")
+        files = tuple(input_files(one, given.work.manifests))
+        subject = Subject(schema=input_schema(one, given.work.manifests), files=files)
+        (results,) = run_checks(given.session, checks, [subject], given.lake)
+        found += [(one.alias, result) for result in results]
+    rows = [(alias, one.label, one.passed, one.severity, one.violations, one.detail) for alias, one in found]
+    outputs = {0: given.session.createDataFrame(rows, _REPORT)} if given.work.grant.targets else {}
+    return Made(outputs, tuple(result for _, result in found))
+
+
+def configured(*given: Any) -> tuple[Check, ...]:
+    """Return the checks of a configuration, each a mapping of `kind` and what it needs."""
+    try:
+        return tuple(check for some in given if some for check in msgspec.convert(some, tuple[Check, ...]))
+    except msgspec.ValidationError as error:
+        raise InputError(f"the checks of the job are not well formed: {error}") from error

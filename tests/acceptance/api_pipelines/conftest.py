@@ -1,0 +1,94 @@
+"""A server of the API with pipelines, on a database of the test's own; workers' answers are made up by hand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.api.serving import HOME, Server, make_engine, make_services, running
+from tests.unit.dispatch.tasks.ground import Ground
+
+from noetl.api.services import Services
+from noetl.catalog.datasets import Datasets
+from noetl.credentials.tokens import ROLES
+from noetl.dispatch.tasks.local import LocalTasks
+from noetl.dispatch.tasks.port import Tasks
+from noetl.dispatch.tasks.remote import RemoteTasks
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.payloads.memory import MemoryPayloadStore
+from noetl.pipelines.lake_files import LakeFiles
+from noetl.pipelines.pipelines import Pipelines
+from noetl.spark.lake import Lake
+from noetl.testing.parity import Projections
+
+Parts = tuple[Services, Projections]
+
+
+@pytest.fixture
+async def ground(database: Database, ledger: PostgresLedger, tmp_path: Path) -> AsyncIterator[Ground]:
+    """The engine of tasks behind the server."""
+    ground = Ground(database, ledger, tmp_path / "dag", payloads=MemoryPayloadStore())
+    yield ground
+    await ground.engine.close()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LakeFiles:
+    """Where the files of datasets are."""
+    (tmp_path / "lake").mkdir()
+    return LakeFiles(Lake(str(tmp_path / "lake")))
+
+
+@pytest.fixture
+async def parts(ground: Ground, lake: LakeFiles, tmp_path: Path) -> AsyncIterator[Parts]:
+    """All that a server with pipelines stands on."""
+    database, ledger, payloads = ground.database, ground.ledger, ground.payloads
+    readers = Database(database.url, as_roles=True)
+    engine = make_engine(database, ledger, payloads)
+    services, projections = make_services(database, readers, ledger, payloads, engine, tmp_path / "keys", auth=False)
+    datasets = Datasets(readers, payloads, services.history)
+    pipelines = Pipelines(HOME, ground.dags, datasets, ground.engine)
+    yield replace(services, pipelines=pipelines, lake=lake), projections
+    await engine.close()
+    await readers.close()
+
+
+@pytest.fixture
+async def server(parts: Parts) -> AsyncIterator[Server]:
+    """A server on the loopback that asks for no tokens."""
+    services, projections = parts
+    async with running(services, projections, auth=False) as server:
+        yield server
+
+
+@pytest.fixture
+async def guarded(parts: Parts) -> AsyncIterator[Server]:
+    """A server that asks for tokens."""
+    services, projections = parts
+    async with running(replace(services, auth_required=True), projections, auth=True) as server:
+        yield server
+
+
+@pytest.fixture
+async def bearers(guarded: Server) -> dict[str, dict[str, str]]:
+    """For each role, the headers of a caller that has it."""
+    found = {}
+    for role in ROLES:
+        token, _ = await guarded.services.tokens.create(HOME, f"a {role}", role)
+        found[role] = {"Authorization": f"Bearer {token.reveal()}"}
+    return found
+
+
+@pytest.fixture(params=["local", "remote"])
+async def tasks(request: pytest.FixtureRequest, ground: Ground, server: Server) -> AsyncIterator[Tasks]:
+    """The tasks under test: of the engine itself, and over HTTP."""
+    if request.param == "local":
+        local: LocalTasks = ground.tasks
+        yield local
+        return
+    remote = RemoteTasks(server.url, patience_seconds=5.0)
+    yield remote
+    await remote.close()

@@ -1,0 +1,170 @@
+"""Tasks over the API: for people, for functions that only speak HTTP, and for workers whose server goes away."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from tests.acceptance.api_pipelines.conftest import Parts
+from tests.unit.api.serving import Server, running
+from tests.unit.dispatch.tasks.ground import Ground, written
+
+from noetl.dispatch.tasks.invoking.http import HttpInvoker
+from noetl.dispatch.tasks.invoking.port import Invokers
+from noetl.dispatch.tasks.invoking.runner import FunctionRunner
+from noetl.dispatch.tasks.remote import RemoteTasks
+from noetl.errors import InputError, LeaseLost, Unavailable
+from noetl.model.task import TaskGrant, TaskLease, TaskReport
+
+OUTSIDE = """
+name: outside
+jobs:
+  - name: call
+    operator: made_up
+    runtime: lambda
+    config: {url: 'URL'}
+"""
+
+
+async def test_tasks_are_listed_page_by_page_and_shown_with_their_attempts(server: Server, ground: Ground) -> None:
+    await ground.built()
+    page = await server.call("GET", "/api/tasks?limit=3", status=200)
+    rest = await server.call("GET", f"/api/tasks?limit=3&cursor={page['next_cursor']}", status=200)
+    assert [one["job"] for one in page["tasks"] + rest["tasks"]] == ["totals", "clean", "clean", "orders"]
+    assert rest["next_cursor"] is None
+    only = await server.call("GET", "/api/tasks?dag=shop&job=totals&status=Completed", status=200)
+    (totals,) = only["tasks"]
+    shown = await server.call("GET", f"/api/tasks/{totals['task_id']}", status=200)
+    assert [(one["attempt"], one["outcome"], one["worker"]) for one in shown["attempts"]] == [
+        (1, "completed", "worker")
+    ]
+    assert [part[:2] for part in shown["inputs"][0]["parts"]] == [["day=1", 1], ["day=2", 1]]
+    assert "lease_token" not in shown
+    await server.call("GET", "/api/tasks/00000000-0000-0000-0000-000000000000", status=404)
+
+
+async def test_a_task_is_cancelled_and_tried_again_by_hand(server: Server, ground: Ground) -> None:
+    await ground.deploy()
+    (task,) = (await server.call("GET", "/api/tasks?status=Queued"))["tasks"]
+    path = f"/api/tasks/{task['task_id']}"
+    cancelled = await server.call("POST", f"{path}/cancel", {"reason": "wrong input"}, status=200)
+    assert (cancelled["status"], cancelled["open"], cancelled["error"]) == ("Canceled", False, "wrong input")
+    refused = await server.call("POST", f"{path}/cancel", status=409)
+    assert "ended already" in refused["detail"]
+    assert (await server.call("POST", f"{path}/retry", status=200))["status"] == "Queued"
+    (grant,) = await ground.claim()
+    asked = await server.call("POST", f"{path}/cancel", status=200)
+    assert (asked["status"], asked["cancel_requested"]) == ("Running", True)
+    assert await ground.tasks.heartbeat([grant.lease]) == [grant.lease]
+    assert (await server.call("GET", path))["status"] == "Canceled"
+
+
+async def test_a_function_completes_its_task_by_plain_requests(server: Server, ground: Ground) -> None:
+    async def function(request: web.Request) -> web.Response:
+        grant: dict[str, Any] = await request.json()
+        known = msgspec.convert(grant, TaskGrant)
+        write = msgspec.to_builtins(written(known, 0, "all", "made outside"))
+        body = {"lease": grant["lease"], "report": {"status": "ok", "writes": [write]}, "log": "it worked\n"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{server.url}/api/tasks/complete", json=body) as answer,
+        ):
+            return web.json_response(await answer.json(), status=answer.status)
+
+    app = web.Application()
+    app.router.add_post("/run", function)
+    async with TestServer(app, host="127.0.0.1") as outside:
+        await ground.deploy(OUTSIDE.replace("URL", str(outside.make_url("/run"))))
+        invoker = HttpInvoker()
+        runner = FunctionRunner("functions", ground.tasks, Invokers({"url": invoker}))
+        assert await runner.run_once() == 1
+        await runner.settled()
+        await invoker.close()
+    (task,) = (await server.call("GET", "/api/tasks"))["tasks"]
+    assert (task["status"], task["outputs"][0]["rows"]) == ("Completed", 1)
+    async with server.session.get(f"{server.url}/api/tasks/{task['task_id']}/logs") as answer:
+        assert (answer.status, answer.content_type, await answer.text()) == (200, "text/plain", "it worked\n")
+    await server.call("GET", f"/api/tasks/{task['task_id']}/logs?attempt=2", status=404)
+
+
+async def test_manifests_and_bundles_are_fetched_by_their_locators(server: Server, ground: Ground) -> None:
+    await ground.built()
+    await ground.engine.runs.emit(ground.scope, "shop", "orders", requested_by="test")
+    (grant,) = await ground.claim()
+    for ref in (grant.bundle, grant.targets[0].parts[0].manifest):
+        async with server.session.get(f"{server.url}/api/result/resolve", params={"ref": ref.uri}) as answer:
+            assert answer.status == 200
+            assert len(await answer.read()) == ref.bytes
+
+
+@pytest.mark.parametrize("path", ["other/org/datasets/x/part-0.parquet", "{location}../part-0.parquet", "/etc/passwd"])
+async def test_files_of_others_cannot_be_committed(server: Server, ground: Ground, path: str) -> None:
+    await ground.deploy()
+    (grant,) = await ground.claim()
+    write = written(grant, 0, "day=1", "mine")
+    entry = msgspec.structs.replace(write.files[0], path=path.replace("{location}", grant.targets[0].location))
+    remote = RemoteTasks(server.url)
+    with pytest.raises(InputError, match="does not lie in"):
+        await remote.complete(grant, TaskReport(status="ok", writes=(msgspec.structs.replace(write, files=(entry,)),)))
+    with pytest.raises(InputError, match="no output 7"):
+        await remote.complete(grant, TaskReport(status="ok", dropped=((7, "all"),)))
+    await remote.close()
+    assert (await ground.task(grant.lease.task_id)).status == "Running"
+
+
+class Cut:
+    """Stands between worker and server; loses answers, after which another server may be there."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.target = server.url
+        self.lost = 0
+        self.after_loss: str | None = None
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Pass a request on, and perhaps lose its answer."""
+        async with self.server.session.request(
+            request.method, self.target + request.path_qs, data=await request.read(), headers=request.headers
+        ) as answer:
+            data = await answer.read()
+        if self.lost:
+            self.lost -= 1
+            self.target = self.after_loss or self.target
+            assert request.transport is not None
+            request.transport.close()
+        return web.Response(status=answer.status, body=data, content_type=answer.content_type)
+
+
+@pytest.mark.parametrize("same_server", [True, False])
+async def test_an_end_whose_answer_got_lost_is_recorded_once(
+    server: Server, parts: Parts, ground: Ground, *, same_server: bool
+) -> None:
+    await ground.deploy()
+    (grant,) = await ground.claim()
+    cut = Cut(server)
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", cut.handle)
+    async with TestServer(app, host="127.0.0.1") as between, running(*parts, auth=False) as other:
+        cut.after_loss = None if same_server else other.url
+        remote = RemoteTasks(str(between.make_url("")), patience_seconds=10.0)
+        cut.lost = 1
+        assert await remote.complete(grant, ground.report(grant)) == "Completed"
+        with pytest.raises(LeaseLost):
+            await remote.fetch(grant.lease)
+        await remote.close()
+    events = await ground.rows("SELECT FROM noetl.event WHERE event_type = 'task.completed'")
+    assert len(events) == 1
+
+
+async def test_a_server_that_stays_away_is_waited_for_no_longer_than_agreed() -> None:
+    remote = RemoteTasks("http://127.0.0.1:9", patience_seconds=0.0)
+    async with asyncio.timeout(10):
+        assert await remote.claim("w1", ("spark",), 1, 0.05) == []
+        with pytest.raises(Unavailable):
+            await remote.fetch(TaskLease(task_id="t", attempt=1, token="t", seconds=1.0))
+    await remote.close()

@@ -1,0 +1,20 @@
+"""A ground for every test: its own database with a task engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.unit.dispatch.tasks.ground import Ground
+
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+
+
+@pytest.fixture
+async def ground(database: Database, ledger: PostgresLedger, tmp_path: Path) -> AsyncIterator[Ground]:
+    """The test's ground."""
+    ground = Ground(database, ledger, tmp_path / "dag")
+    yield ground
+    await ground.engine.close()

@@ -1,0 +1,72 @@
+"""Datasets whose files lie on a real S3 server are read, copied and compared like those of a directory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from obstore.exceptions import PermissionDeniedError
+from tests.unit.pipelines.works import landed, rows_of, target, work
+
+from noetl.errors import NotFound, Unavailable
+from noetl.pipelines.exporting import export, local_copies
+from noetl.pipelines.first_rows import first_rows, wanted_values
+from noetl.pipelines.lake_files import LakeFiles, reaching
+from noetl.pipelines.reading import PartitionFile
+from noetl.pipelines.tables import TableWriter
+from noetl.spark.lake import Lake
+from noetl.testing.s3 import running_s3
+
+pytestmark = pytest.mark.service
+
+ROWS = pa.table({"id": list(range(1000)), "x": [[n] for n in range(1000)]})
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with running_s3(tmp_path_factory.mktemp("s3"), "lake") as server:
+        yield {
+            "endpoint": server.endpoint,
+            "region": "us-east-1",
+            "access_key_id": server.access_key,
+            "secret_access_key": server.secret_key,
+            "allow_http": "true",
+            "virtual_hosted_style_request": "false",
+        }
+
+
+async def test_files_of_an_object_store_are_read_and_copied(options: dict[str, str], tmp_path: Path) -> None:
+    files = LakeFiles(Lake("s3://lake/some/where", options, native=False))
+    writer, on = TableWriter(files), target(update_strategy="append", unique_key=("id",))
+    (write,) = (await writer.write(work(on), {0: ROWS})).writes
+    parts = [PartitionFile(write.partition_key, entry) for entry in write.files]
+    assert files.address(parts[0].entry) == f"s3://lake/some/where/{parts[0].entry.path}"
+    wanted = wanted_values(["id=777"], ROWS.schema)
+    found = await asyncio.to_thread(first_rows, files, parts, ROWS.schema, wanted, 5)
+    assert found.to_pylist() == [{"id": 777, "x": [777]}]
+    (copied,) = await asyncio.to_thread(export, files, parts, tmp_path / "out", {})
+    assert pq.read_table(copied).equals(ROWS)
+    (fetched,) = await asyncio.to_thread(local_copies, files, parts, tmp_path / "scratch")
+    assert fetched.parent == tmp_path / "scratch"
+    (other,) = (await writer.write(work(on), {0: pa.table({"id": [5, 1000], "x": [[5], [1000]]})})).writes
+    assert await rows_of(files, await writer.unique_again(work(on), other, landed(write))) == [
+        {"id": 1000, "x": [1000]}
+    ]
+
+
+async def test_an_object_that_is_gone_is_an_error_of_ours(options: dict[str, str]) -> None:
+    files = LakeFiles(Lake("s3://lake/some/where", options, native=False))
+    (write,) = (await TableWriter(files).write(work(target()), {0: ROWS})).writes
+    elsewhere = LakeFiles(Lake("s3://lake/nowhere", options, native=False))
+    parts = [PartitionFile(write.partition_key, entry) for entry in write.files]
+    with pytest.raises(NotFound, match="is not in the lake any more"):
+        await asyncio.to_thread(first_rows, elsewhere, parts, ROWS.schema, {}, 5)
+
+
+def test_a_store_that_refuses_is_an_error_of_ours() -> None:
+    with pytest.raises(Unavailable, match=r"the lake does not answer for a/b\.parquet: 403$"), reaching("a/b.parquet"):
+        raise PermissionDeniedError("403\nDebug source: ...")
