@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from noetl.catalog.playbooks import Catalog
     from noetl.credentials.store import CredentialStore
     from noetl.dispatch.engine import Engine
+    from noetl.pipelines.pipelines import Pipelines
     from noetl.runtime.service import Stopping
     from noetl.runtime.settings import Settings
     from noetl.runtime.telemetry import Metrics
@@ -83,6 +84,7 @@ async def open_server(
     from noetl.api.app import make_app
     from noetl.api.serve import serve
     from noetl.runtime.engine import open_engine
+    from noetl.runtime.pipelines import open_functions, open_pipelines
     from noetl.runtime.service import ended_early
     from noetl.runtime.telemetry import Metrics
     from noetl.runtime.wiring import open_runtime
@@ -100,7 +102,9 @@ async def open_server(
         await projector.start()
         stack.push_async_callback(projector.stop)
         required, configured = await _admission(people, address)
-        services = _services(people, runtime, engine, metrics, auth_required=required)
+        pipelines = await stack.enter_async_context(open_pipelines(runtime))
+        await stack.enter_async_context(open_functions(runtime, pipelines))
+        services = _services(people, runtime, engine, pipelines, metrics, auth_required=required)
         listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         serving = asyncio.get_running_loop().create_task(
             serve(make_app(services), address, number, auth_configured=configured, ready=listening.set_result)
@@ -112,7 +116,7 @@ async def open_server(
             await serving
         ended_early(serving, stopping, "the API")
         if slots:
-            await stack.enter_async_context(worker_here(runtime, engine, slots))
+            await stack.enter_async_context(worker_here(runtime, engine, pipelines, slots))
         shown = f"[{address}]" if ":" in address else address
         url = f"http://{shown}:{listening.result()}"
         said(f"listening on {url}")
@@ -120,15 +124,17 @@ async def open_server(
 
 
 @asynccontextmanager
-async def worker_here(runtime: Runtime, engine: Engine, slots: int) -> AsyncIterator[None]:
-    """Run a worker on the database itself for the time of the block; at its end it finishes what it has begun."""
+async def worker_here(runtime: Runtime, engine: Engine, pipelines: Pipelines, slots: int) -> AsyncIterator[None]:
+    """Work on the database itself for the time of the block, on commands and on tasks; what is begun is finished."""
     from noetl.runtime.engine import open_worker, producer_of
+    from noetl.runtime.pipelines import open_task_worker
     from noetl.runtime.service import registered
 
     own, name = runtime.settings.worker, producer_of(runtime, "worker")
     async with (
         registered(runtime, name, slots=slots, pool=own.pool, every_seconds=own.register_seconds),
         open_worker(runtime, engine.dispatch(runtime.scope), slots=slots, name=name),
+        open_task_worker(runtime, pipelines, engine, slots=own.task_slots, runtimes=own.runtimes),
     ):
         yield
 
@@ -152,13 +158,17 @@ async def _admission(people: Runtime, address: str) -> tuple[bool, bool]:
     return required, required and live
 
 
-def _services(people: Runtime, runtime: Runtime, engine: Engine, metrics: Metrics, *, auth_required: bool) -> Services:
+def _services(
+    people: Runtime, runtime: Runtime, engine: Engine, pipelines: Pipelines, metrics: Metrics, *, auth_required: bool
+) -> Services:
     from noetl import __version__
     from noetl.api.services import Services
     from noetl.catalog.playbooks import Catalog
     from noetl.credentials.tokens import ApiTokens
     from noetl.execute.tools.registry import known_kinds
+    from noetl.pipelines.lake_files import LakeFiles
     from noetl.runtime.engine import producer_of
+    from noetl.runtime.pipelines import lake_of
 
     producer, kinds = producer_of(people, "server"), tuple(sorted(known_kinds()))
     return Services(
@@ -179,6 +189,8 @@ def _services(people: Runtime, runtime: Runtime, engine: Engine, metrics: Metric
         version=__version__,
         auth_required=auth_required,
         default_scope=people.scope,
+        pipelines=pipelines,
+        lake=LakeFiles(lake_of(people.settings)),
     )
 
 

@@ -54,12 +54,14 @@ def worker(ctx: click.Context, slots: int | None, url: str | None, token: str | 
 @asynccontextmanager
 async def _local(settings: Settings, slots: int) -> AsyncIterator[None]:
     from noetl.runtime.engine import open_engine
+    from noetl.runtime.pipelines import open_pipelines
     from noetl.runtime.wiring import open_runtime
 
     async with (
         open_runtime(settings) as runtime,
         open_engine(runtime, "worker") as engine,
-        worker_here(runtime, engine, slots),
+        open_pipelines(runtime, "worker") as pipelines,
+        worker_here(runtime, engine, pipelines, slots),
     ):
         tell(f"working with {slots} slots on the database")
         yield

@@ -91,6 +91,8 @@ class TaskGrant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     udf: dict[str, Any] | None = None
     operator_state: dict[str, Any] = {}
     """What the operator saved with its last commit of this generation."""
+    left: tuple[str, str] | None = None
+    """Spark application and tag of an attempt before this one, which may still run where Spark outlives its driver."""
 
 
 class PartitionWrite(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

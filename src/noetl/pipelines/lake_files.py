@@ -16,6 +16,7 @@ from obstore.exceptions import BaseError
 
 from noetl.errors import Corrupt, NotFound, Unavailable
 from noetl.model.dataset import FileEntry
+from noetl.spark.durable import make_durable
 from noetl.spark.lake import Lake
 from noetl.spark.statistics import column_statistics
 
@@ -86,6 +87,7 @@ class LakeFiles:
         path = f"{folder}/part-00000.parquet"
         with reaching(path):
             await obstore.put_async(self._store, path, data.to_pybytes())
+        await asyncio.to_thread(make_durable, self._lake, [path])
         footer = pq.read_metadata(pa.BufferReader(data))
         return FileEntry(
             path=path,

@@ -39,7 +39,10 @@ class _Run:
         return self._driver.application_id
 
     async def results(self, works: Sequence[Work]) -> AsyncIterator[WorkResult]:
-        """Run attempts in the driver."""
+        """Run attempts in the driver; what earlier attempts left on a server of its own is stopped first."""
+        for work in works:
+            if work.grant.left is not None:
+                await self._driver.interrupt_left(*work.grant.left)
         async for result in self._driver.run(works):
             yield result
 

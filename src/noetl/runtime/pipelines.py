@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from noetl.catalog.dags import Dags
 from noetl.catalog.datasets import Datasets
 from noetl.dispatch.engine import Engine
+from noetl.dispatch.signal import Signal
 from noetl.dispatch.tasks.engine import TaskEngine
+from noetl.dispatch.tasks.invoking.aws_lambda import LambdaInvoker
+from noetl.dispatch.tasks.invoking.http import HttpInvoker
+from noetl.dispatch.tasks.invoking.port import Invokers
+from noetl.dispatch.tasks.invoking.runner import FunctionRunner
+from noetl.dispatch.tasks.port import Tasks
+from noetl.dispatch.tasks.wakeups.port import Wakeups
+from noetl.dispatch.tasks.wakeups.postgres import PostgresWakeups
+from noetl.dispatch.tasks.wakeups.sqs import SqsWakeups
+from noetl.execute.tools.port import Credentials
+from noetl.model.stream import Scope
+from noetl.payloads.port import PayloadStore
 from noetl.pipelines.attempts import OnTask
 from noetl.pipelines.by_operator import ByOperator
 from noetl.pipelines.in_process import InProcess, Operator
@@ -19,6 +31,7 @@ from noetl.pipelines.lake_files import LakeFiles
 from noetl.pipelines.operators.noop import NoopOperator
 from noetl.pipelines.operators.playbook import PlaybookOperator
 from noetl.pipelines.operators.ranges import RangeAggregator, RangeSplitter
+from noetl.pipelines.operators.udf import UdfOperator
 from noetl.pipelines.pipelines import Pipelines
 from noetl.pipelines.spark_runner import OnSpark
 from noetl.pipelines.tables import TableReader, TableWriter
@@ -45,8 +58,16 @@ def lake_of(settings: Settings) -> Lake:
 async def open_pipelines(runtime: Runtime, role: str = "server", *, drive: bool = True) -> AsyncIterator[Pipelines]:
     """Give the pipelines of this process for the time of the block; outbox and reaper run unless it does not drive."""
     producer = producer_of(runtime, role)
+    signal = Signal()
     engine = TaskEngine(
-        runtime.database, runtime.ledger, runtime.payloads, runtime.ids.mint, runtime.ids.mint_many, producer
+        runtime.database,
+        runtime.ledger,
+        runtime.payloads,
+        runtime.ids.mint,
+        runtime.ids.mint_many,
+        producer,
+        signal=signal,
+        wakeups=_wakeups(runtime, signal),
     )
     dags = Dags(runtime.database, runtime.ledger, runtime.payloads, runtime.ids.mint, producer)
     datasets = Datasets(runtime.database, runtime.payloads, runtime.history)
@@ -57,6 +78,29 @@ async def open_pipelines(runtime: Runtime, role: str = "server", *, drive: bool 
         yield pipelines
     finally:
         await engine.close()
+
+
+def _wakeups(runtime: Runtime, signal: Signal) -> Wakeups:
+    own = runtime.settings.tasks
+    if own.wakeups == "sqs":
+        return SqsWakeups(own.queue_urls(), signal, region=own.region, endpoint_url=own.endpoint_url)
+    return PostgresWakeups(runtime.database, signal)
+
+
+@asynccontextmanager
+async def open_functions(runtime: Runtime, pipelines: Pipelines) -> AsyncIterator[None]:
+    """Hand tasks of the runtime `lambda` to their functions for the time of the block."""
+    own = runtime.settings.tasks
+    invokers = Invokers(
+        {"url": HttpInvoker(), "function": LambdaInvoker(region=own.region, endpoint_url=own.endpoint_url)}
+    )
+    runner = FunctionRunner(producer_of(runtime, "functions"), pipelines.engine.tasks(runtime.scope), invokers)
+    runner.start()
+    try:
+        yield
+    finally:
+        await runner.stop()
+        await invokers.close()
 
 
 @asynccontextmanager
@@ -71,7 +115,39 @@ async def open_task_worker(
     on_task: OnTask = lambda grant, status, error: None,
 ) -> AsyncIterator[TaskWorker]:
     """Give a running worker of tasks for the time of the block; `warm` starts Spark before the first task asks."""
-    settings = runtime.settings
+    playbook = PlaybookOperator(runtime.scope, engine, runtime.database, runtime.payloads)
+    async with task_worker(
+        f"{producer_of(runtime, 'tasks')}/{socket.gethostname()}",
+        runtime.settings,
+        runtime.scope,
+        pipelines.engine.tasks(runtime.scope),
+        runtime.payloads,
+        LocalSecrets(runtime.settings, runtime.database, runtime.scope),
+        {"playbook": playbook},
+        slots=slots,
+        runtimes=runtimes,
+        warm=warm,
+        on_task=on_task,
+    ) as worker:
+        yield worker
+
+
+@asynccontextmanager
+async def task_worker(
+    name: str,
+    settings: Settings,
+    scope: Scope,
+    tasks: Tasks,
+    payloads: PayloadStore,
+    credentials: Credentials,
+    more: Mapping[str, Operator],
+    *,
+    slots: int,
+    runtimes: Sequence[str],
+    warm: bool = False,
+    on_task: OnTask = lambda grant, status, error: None,
+) -> AsyncIterator[TaskWorker]:
+    """Give a running worker of tasks, however they are handed out; `more` are operators that need more than files."""
     drivers = Drivers(
         spark_options(settings.spark, settings.lake, settings.runtime.home),
         live=settings.spark.drivers,
@@ -81,18 +157,19 @@ async def open_task_worker(
     reader = TableReader(files)
     operators: dict[str, Operator] = {
         "noop": NoopOperator(),
-        "playbook": PlaybookOperator(runtime.scope, engine, runtime.database, runtime.payloads),
         "range_aggregator": RangeAggregator(reader),
         "range_splitter": RangeSplitter(reader),
+        "udf": UdfOperator(reader),
+        **more,
     }
-    runner = ByOperator(operators, InProcess(operators, TableWriter(files)), OnSpark(runtime.scope, drivers))
+    runner = ByOperator(operators, InProcess(operators, TableWriter(files)), OnSpark(scope, drivers))
     worker = TaskWorker(
-        f"{producer_of(runtime, 'tasks')}/{socket.gethostname()}",
-        runtime.scope,
-        pipelines.engine.tasks(runtime.scope),
-        runtime.payloads,
+        name,
+        scope,
+        tasks,
+        payloads,
         dict.fromkeys(runtimes, runner),
-        _Values(LocalSecrets(settings, runtime.database, runtime.scope)),
+        _Values(credentials),
         slots=slots,
         on_task=on_task,
     )
@@ -114,10 +191,10 @@ async def open_task_worker(
 class _Values:
     """Credentials of the organization as a job's secrets."""
 
-    def __init__(self, secrets: LocalSecrets) -> None:
-        self._secrets = secrets
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
 
     async def values(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the data of credentials by name."""
-        found = await asyncio.gather(*(self._secrets.credential(name) for name in names))
+        found = await asyncio.gather(*(self._credentials.credential(name) for name in names))
         return {name: dict(credential.data) for name, credential in zip(names, found, strict=True)}

@@ -17,6 +17,7 @@ from noetl.credentials.redact import Redactor
 from noetl.credentials.secret import Secret, guarded, secrets_in
 from noetl.dispatch.grants import CommandGrant
 from noetl.dispatch.remote import RemoteDispatch
+from noetl.dispatch.tasks.remote import RemoteTasks
 from noetl.errors import Denied, NoetlError, NotFound, Unavailable, Unsupported
 from noetl.execute.resources import WorkerResources
 from noetl.execute.services import Services
@@ -26,6 +27,7 @@ from noetl.execute.worker import Worker
 from noetl.model.stream import Scope
 from noetl.playbook.model import Playbook
 from noetl.runtime.frames_on_spark import frame_pool
+from noetl.runtime.pipelines import task_worker
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import open_payloads
 
@@ -58,7 +60,7 @@ async def open_remote_worker(
         )
         worker = Worker(name, dispatch, services, slots=slots)
         try:
-            async with _registered(api, settings, name, slots):
+            async with _registered(api, settings, name, slots), _tasks(settings, scope, url, token, name, services):
                 running = asyncio.get_running_loop().create_task(worker.run(), name="noetl-worker")
                 try:
                     yield running
@@ -71,6 +73,27 @@ async def open_remote_worker(
             await resources.aclose()
             await spark.close()
             await dispatch.close()
+
+
+@asynccontextmanager
+async def _tasks(
+    settings: Settings, scope: Scope, url: str, token: Secret | None, name: str, services: Services
+) -> AsyncIterator[None]:
+    """Work on tasks of dataset jobs besides; those of the dispatcher may run playbooks, which takes the database."""
+    own = settings.worker
+    runtimes = tuple(one for one in own.runtimes if one != "dispatcher")
+    if not runtimes:
+        yield
+        return
+    tasks = RemoteTasks(url, token)
+    try:
+        async with task_worker(
+            f"{name}/tasks", settings, scope, tasks, services.store, services.secrets.credentials, {},
+            slots=own.task_slots, runtimes=runtimes,
+        ):  # fmt: skip
+            yield
+    finally:
+        await tasks.close()
 
 
 class RemoteSecrets:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -26,6 +26,11 @@ class Worker(Section):
     """What a worker works for, and how much of it at a time."""
 
     slots: Count = Field(default=16, description="Commands a worker works on at a time.")
+    runtimes: tuple[Literal["dispatcher", "spark", "ecs_platform", "ecs_udf"], ...] = Field(
+        default=("dispatcher", "spark", "ecs_platform", "ecs_udf"),
+        description="Runtimes whose tasks of dataset jobs the worker takes; none takes no tasks.",
+    )
+    task_slots: Count = Field(default=4, description="Dataset jobs a worker works on at a time.")
     pool: Name = Field(default="default", description="Name of the pool the worker is shown in.")
     server: HttpUrl | None = Field(
         default=None, description="Server to work for; null works on the configured database itself."

@@ -16,6 +16,7 @@ from noetl.runtime.server_settings import Server, Worker
 from noetl.runtime.setting_types import Amount, Count, Location, Name, NodeName, PostgresUrl, Section, Text
 from noetl.runtime.spark_settings import LakeSettings, Spark
 from noetl.runtime.store_settings import EventStore, Materialization, PayloadStore, ProjectionStore, Serialization
+from noetl.runtime.task_settings import Tasks
 
 
 class Scheduler(Section):
@@ -125,6 +126,7 @@ class Settings(Section):
     frame_policy_defaults: FramePolicyDefaults = FramePolicyDefaults()
     server: Server = Server()
     worker: Worker = Worker()
+    tasks: Tasks = Tasks()
     spark: Spark = Spark()
     lake: LakeSettings = LakeSettings()
 

@@ -108,7 +108,7 @@ class LakeSettings(Section):
             else None,
             "allow_http": "true" if self.allow_http else None,
         }
-        return {name: value for name, value in named.items() if value is not None} | _split(self.options)
+        return {name: value for name, value in named.items() if value is not None} | split(self.options)
 
 
 def spark_options(spark: Spark, lake: LakeSettings, home: Path) -> SparkOptions:
@@ -119,7 +119,7 @@ def spark_options(spark: Spark, lake: LakeSettings, home: Path) -> SparkOptions:
         cache=str(spark.cache.absolute()),
         master=spark.master,
         memory=spark.driver_memory,
-        conf=_split(spark.conf),
+        conf=split(spark.conf),
         archive=spark.archive,
         pack=str(spark.pack.absolute()) if spark.pack else None,
         lake_root=(lake.location or "") if remote else str(Path(lake.location or home / "lake").absolute()),
@@ -129,6 +129,7 @@ def spark_options(spark: Spark, lake: LakeSettings, home: Path) -> SparkOptions:
     )
 
 
-def _split(pairs: tuple[SecretText, ...]) -> dict[str, str]:
+def split(pairs: tuple[SecretText, ...]) -> dict[str, str]:
+    """Return entries `name=value` as a mapping."""
     parts = (one.get_secret_value().partition("=") for one in pairs)
     return {name.strip(): value.strip() for name, _, value in parts}

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import pyarrow.parquet as pq
 
 from noetl.model.dataset import FileEntry
+from noetl.spark.durable import make_durable
 from noetl.spark.lake import Lake
 
 Given = TypeVar("Given")
@@ -25,6 +26,7 @@ _THREADS: Final = max(4, os.cpu_count() or 1)
 
 def measured(lake: Lake, paths: Sequence[str]) -> list[FileEntry]:
     """Return the entries of files that were just written, in the order of their paths."""
+    make_durable(lake, paths)
     return in_parallel(lambda path: _measured(lake, path), paths)
 
 

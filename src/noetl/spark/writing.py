@@ -29,14 +29,15 @@ _SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Hundreds of known files are looked up at once, not by a Spark job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
-    "spark.sql.session.timeZone": "UTC",
+    # Rows that pass through Python do so in fewer, larger pieces; Spark also bounds a piece by its bytes.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 Groups = dict[tuple[int, str], list[FileEntry]]
 """Files by work and partition."""
 
 
 def own_session_settings() -> Mapping[str, str]:
-    """Return the settings that every session which reads or writes datasets needs."""
+    """Return what a session that reads or writes datasets should be set to, unless its job says otherwise."""
     return _SETTINGS
 
 

@@ -75,11 +75,14 @@ async def test_a_server_without_pipelines_says_so(parts: Parts) -> None:
 
 
 async def test_what_could_not_be_delivered_is_seen_and_armed_again(server: Server, ground: Ground) -> None:
-    await ground.deploy()
+    await ground.built()
+    await ground.engine.runs.emit(ground.scope, "shop", "orders", requested_by="test")
     (grant,) = await ground.claim()
-    await ground.tasks.complete(grant, ground.report(grant, ["1"]))
+    await ground.tasks.complete(grant, ground.report(grant, ["3"]))
     async with ground.database.transaction(ground.scope) as connection:
-        await connection.execute("UPDATE noetl.outbox SET status = 'Dead' WHERE kind = 'route_event'")
+        await connection.execute(
+            "UPDATE noetl.outbox SET status = 'Dead' WHERE status = 'Pending' AND kind = 'route_event'"
+        )
     (dead,) = (await server.call("GET", "/api/outbox/dead", status=200))["dead"]
     assert (dead["kind"], dead["execution_id"]) == ("route_event", str(grant.execution_id))
     assert await ground.claim() == []

@@ -33,7 +33,8 @@ WITH live AS MATERIALIZED (
     ORDER BY t.available_at, t.created_event_id LIMIT 1
 )
 SELECT t.task_id::text AS task_id, t.job_id::text AS job_id, t.job, t.execution_id, t.attempt, t.lease_seconds,
-       t.partition_key, t.inputs, t.inputs_ref, t.created_event_id, first.max_concurrency, first.room
+       t.partition_key, t.inputs, t.inputs_ref, t.created_event_id, t.application_id, t.job_tag,
+       first.max_concurrency, first.room
 FROM noetl.task AS t JOIN first ON first.job_id = t.job_id
 WHERE t.available_at <= clock_timestamp() AND t.lease_token IS NULL AND t.runtime = ANY ($1)
 ORDER BY t.available_at, t.created_event_id LIMIT least($2, coalesce((SELECT room FROM first), $2))

@@ -48,6 +48,8 @@ class Claimed(msgspec.Struct, frozen=True):
     inputs: str | None
     inputs_ref: str | None
     """Both as their columns have them."""
+    left: tuple[str, str] | None = None
+    """Application and tag of the attempt before."""
 
 
 class Granting:
@@ -66,6 +68,9 @@ class Granting:
         read = [await pinned_inputs(scope, self._payloads, one.inputs, one.inputs_ref) for one in claimed]
         async with self._database.transaction(scope) as connection:
             pinned = await _pinned(connection, read)
+            # An input of which nothing is there, or nothing any more, is an empty table with the columns it would have.
+            bare = {entry["dataset_version"] for inputs in read for entry in inputs if not entry.get("parts")}
+            columns = await _schemas(connection, sorted(bare)) if bare else {}
             targets = await _targets(connection, facts, {one.partition_key for one in claimed})
             state = await connection.fetchval(_STATE, facts.generation)
         kept = {} if state is None else orjson.loads(state)
@@ -73,7 +78,7 @@ class Granting:
             _grant(
                 facts,
                 one,
-                tuple(_input(facts, entry, pinned) for entry in inputs),
+                tuple(_input(facts, entry, pinned, columns) for entry in inputs),
                 tuple(_only(target, one.partition_key) for target in targets),
                 kept,
             )
@@ -111,6 +116,7 @@ def _grant(
         secrets=job.secrets,
         udf=None if job.udf is None else msgspec.to_builtins(job.udf),
         operator_state=state,
+        left=claimed.left,
     )
 
 
@@ -129,14 +135,16 @@ async def _pinned(connection: Connection, read: Sequence[list[dict[str, Any]]]) 
     return {(row["dataset_version"], row["partition_key"], row["version"]): _ref(row) for row in rows}
 
 
+async def _schemas(connection: Connection, generations: Sequence[str]) -> dict[str, tuple[Field, ...]]:
+    rows = await connection.fetch(_SCHEMAS, generations)
+    return {row["dataset_version"]: tuple(Field(*column) for column in orjson.loads(row["schema"])) for row in rows}
+
+
 async def _targets(connection: Connection, facts: JobFacts, keys: set[str]) -> list[TaskTarget]:
     if not facts.outputs:
         return []
     generations = [output.dataset_version for output in facts.outputs]
-    schemas = {
-        row["dataset_version"]: tuple(Field(*column) for column in orjson.loads(row["schema"]))
-        for row in await connection.fetch(_SCHEMAS, generations)
-    }
+    schemas = await _schemas(connection, generations)
     # A task that splits its rows by value may touch any partition, and must know which ones it leaves out.
     any_partition = bool(facts.definition.partition_by) and ALL in keys
     standing: dict[str, list[InputPart]] = {}
@@ -175,7 +183,9 @@ def _only(target: TaskTarget, partition_key: str) -> TaskTarget:
     return target if own == target.parts else msgspec.structs.replace(target, parts=own)
 
 
-def _input(facts: JobFacts, entry: dict[str, Any], pinned: dict[Pin, PayloadRef]) -> TaskInput:
+def _input(
+    facts: JobFacts, entry: dict[str, Any], pinned: dict[Pin, PayloadRef], columns: dict[str, tuple[Field, ...]]
+) -> TaskInput:
     generation = entry["dataset_version"]
     return TaskInput(
         alias=entry["alias"],
@@ -188,6 +198,7 @@ def _input(facts: JobFacts, entry: dict[str, Any], pinned: dict[Pin, PayloadRef]
         ),
         where=facts.wheres.get(entry["alias"], {}),
         partition_by=next((one.partition_by for one in facts.view.inputs if one.alias == entry["alias"]), ()),
+        schema=columns.get(generation, ()),
     )
 
 

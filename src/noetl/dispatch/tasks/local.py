@@ -100,7 +100,7 @@ class LocalTasks:
         finally:
             self._waiting.release(rows, lost=sum(lease is None for lease in leases))
         claimed = [
-            Claimed(lease, row["execution_id"], row["partition_key"], row["inputs"], row["inputs_ref"])
+            Claimed(lease, row["execution_id"], row["partition_key"], row["inputs"], row["inputs_ref"], _left(row))
             for row, lease in zip(rows, leases, strict=True)
             if lease is not None
         ]
@@ -188,3 +188,8 @@ class LocalTasks:
     async def fail(self, grant: TaskGrant, report: TaskReport) -> TaskStatus:
         """Record that an attempt came to nothing."""
         return await self._ending.failed(self._scope, grant, report)
+
+
+def _left(row: Any) -> tuple[str, str] | None:
+    """Return where the attempt before ran, if it got so far."""
+    return None if row["application_id"] is None else (row["application_id"], row["job_tag"])

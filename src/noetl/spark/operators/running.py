@@ -47,7 +47,8 @@ def task_session(session: SparkSession, work: Work) -> SparkSession:
     """Return a session for one task, or for tasks of one job."""
     own = new_session(session, work.grant.spark, work.grant.job)
     for name, value in own_session_settings().items():
-        own.conf.set(name, value)
+        if name not in work.grant.spark:
+            own.conf.set(name, value)
     return own
 
 

@@ -1,0 +1,111 @@
+"""The udf operator: a function of the bundle, run in a process of its own that has no secrets and no way to the ledger.
+
+`udf.entrypoint` is a Python file with a function `run`, which is called with pyarrow tables by alias and returns a table,
+or a list of tables, one per output. Tables pass as Arrow files in a directory of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.feather as feather
+
+from noetl.catalog.bundles import unpack
+from noetl.pipelines.in_process import OperatorFailed, Produced
+from noetl.pipelines.tables import TableReader
+from noetl.spark.protocol import Work
+
+LIMIT_SECONDS: Final = 1800.0
+MEMORY_BYTES: Final = 2 << 30
+_LOG: Final = 1 << 20
+
+_RUNNER: Final = """
+import importlib.util, json, resource, sys
+import pyarrow.feather as feather
+told = json.load(open("told.json"))
+resource.setrlimit(resource.RLIMIT_DATA, (told["memory"], told["memory"]))
+sys.path.insert(0, told["code"])
+spec = importlib.util.spec_from_file_location("entrypoint", told["file"])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+tables = {alias: feather.read_table(path, memory_map=False) for alias, path in told["inputs"].items()}
+made = module.run(**tables)
+for number, table in enumerate(made if isinstance(made, (list, tuple)) else [made]):
+    feather.write_feather(table, f"output-{number}.arrow", compression="uncompressed")
+"""
+
+
+class UdfOperator:
+    """Runs user code that is not trusted with anything but its inputs."""
+
+    def __init__(self, reader: TableReader) -> None:
+        self._reader = reader
+
+    async def operate(self, work: Work, bundle: bytes) -> Produced:
+        """Run the function once."""
+        grant = work.grant
+        file = str((grant.udf or {}).get("entrypoint", ""))
+        if not file:
+            raise OperatorFailed(f"job {grant.job} names no udf.entrypoint", retryable=False)
+        tables = {one.alias: await self._reader.read(work, one) for one in grant.inputs}
+        with tempfile.TemporaryDirectory(prefix="noetl-udf-") as folder:
+            here = Path(folder)
+            await asyncio.to_thread(_prepare, here, bundle, tables, file)
+            log = await self._run(here, grant.timeout_seconds or LIMIT_SECONDS)
+            outputs = await asyncio.to_thread(_outputs, here)
+        wanted = {target.output for target in grant.targets}
+        if wanted - outputs.keys():
+            raise OperatorFailed(
+                f"job {grant.job} has {len(wanted)} outputs, its function returned {len(outputs)}",
+                retryable=False,
+                log=log,
+            )
+        return Produced(tables={output: outputs[output] for output in wanted}, log=log)
+
+    async def _run(self, here: Path, seconds: float) -> str:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-c", _RUNNER, cwd=here, env={"PATH": "/usr/bin:/bin", "HOME": str(here)},
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(seconds):
+                said, _ = await process.communicate()
+        except TimeoutError:
+            raise OperatorFailed(f"the function took longer than its {seconds:g} s") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        log = said[-_LOG:].decode(errors="replace")
+        if process.returncode:
+            last = (log.strip().splitlines() or ["it said nothing"])[-1]
+            raise OperatorFailed(f"the function ended with {process.returncode}: {last}", log=log)
+        return log
+
+
+def _prepare(here: Path, bundle: bytes, tables: dict[str, pa.Table], file: str) -> None:
+    code = here / "code"
+    unpack(bundle, code)
+    if not (code / file).is_file():
+        raise OperatorFailed(f"the bundle has no file {file}", retryable=False)
+    inputs = {}
+    for number, (alias, table) in enumerate(tables.items()):
+        inputs[alias] = f"input-{number}.arrow"
+        feather.write_feather(table, here / inputs[alias], compression="uncompressed")
+    told: dict[str, Any] = {
+        "code": str(code), "file": str(code / file), "inputs": inputs, "memory": MEMORY_BYTES,
+    }  # fmt: skip
+    (here / "told.json").write_text(json.dumps(told))
+
+
+def _outputs(here: Path) -> dict[int, pa.Table]:
+    found = {}
+    for path in here.glob("output-*.arrow"):
+        found[int(path.stem.partition("-")[2])] = feather.read_table(path, memory_map=False)
+    return found
