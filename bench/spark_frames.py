@@ -24,16 +24,17 @@ workflow:
     loop:
       in: "{{{{ range({ROWS}) | list }}}}"
       iterator: n
-      spec: {{mode: parallel, max_in_flight: {LANES}, frame: {{max_rows: {FRAME_ROWS}}}}}
+      spec: {{mode: parallel, max_in_flight: {LANES}, frame: {{max_rows: {FRAME_ROWS}, process: frame}}}}
     tool:
       kind: python
-      input: {{n: "{{{{ iter.n }}}}"}}
+      input: {{rows: "{{{{ frame.rows }}}}"}}
       code: |
         import time
-        until = time.perf_counter() + {WORK_MS} / 1000
-        while time.perf_counter() < until:
-            pass
-        result = n
+        for row in rows:
+            until = time.perf_counter() + {WORK_MS} / 1000
+            while time.perf_counter() < until:
+                pass
+        result = len(rows)
 """
 
 

@@ -15,16 +15,20 @@ from bench.spark_floor import SparkFloor
 ROWS = 5_000_000
 ROUNDS = 7
 SQL = "SELECT id, id % 1000 AS bucket, value * 2 AS doubled, concat('row ', id) AS name FROM input WHERE id % 6 <> 0"
-DAG = f"""
-name: job
+INPUT = f"""
+name: input
 jobs:
   - name: numbers
     sql: SELECT id, CAST(rand(7) * 1000 AS int) AS value FROM range({ROWS})
+publish: {{numbers: numbers}}
+"""
+DAG = f"""
+name: job
+jobs:
   - name: large
     activation: source
-    inputs: [{{from: {{job: numbers}}, alias: input, trigger: false}}]
+    inputs: [{{from: {{dataset: numbers}}, alias: input}}]
     sql: {SQL}
-publish: {{numbers: numbers, large: large}}
 """
 
 
@@ -58,6 +62,7 @@ async def _on_obstore() -> Figure:
 
 
 async def _measured(name: str, ground: PipelineGround, bar: float, *, own_files: bool = False) -> Figure:
+    await ground.deploy(INPUT)
     await ground.deploy(DAG)
     floor = await SparkFloor.start()
     with tempfile.TemporaryDirectory(prefix="noetl-bench-input-") as folder:

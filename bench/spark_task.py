@@ -11,21 +11,20 @@ from bench.spark_floor import SparkFloor
 ROUNDS = 9
 WARM = 10
 SQL = "SELECT id, id % 10 AS bucket, concat('row ', id) AS name FROM input WHERE id % 2 = 0"
+INPUT = """
+name: input
+jobs:
+  - {name: numbers, sql: SELECT id FROM range(1000)}
+publish: {numbers: numbers}
+"""
 DAG = f"""
 name: task
 jobs:
-  - name: numbers
-    sql: SELECT id FROM range(1000)
   - name: small
     activation: source
-    inputs: [{{from: {{job: numbers}}, alias: input, trigger: false}}]
+    inputs: [{{from: {{dataset: numbers}}, alias: input}}]
     sql: {SQL}
-  - name: reader
-    runtime: dispatcher
-    operator: noop
-    outputs: 0
-    inputs: [small]
-publish: {{numbers: numbers}}
+  - {{name: reader, runtime: dispatcher, operator: noop, outputs: 0, inputs: [small]}}
 """
 
 
@@ -33,6 +32,7 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure in a session that has run some tasks before, as the floor's has."""
     del wanted
     async with open_pipeline_ground() as ground:
+        await ground.deploy(INPUT)
         await ground.deploy(DAG)
         floor = await SparkFloor.start()
         files = [path for some in (await ground.files("numbers")).values() for path in some]

@@ -36,7 +36,7 @@ def dag_from(root: Node, jobs: Sequence[WrittenJob], files: Mapping[str, Sequenc
 def _job(job: WrittenJob, defaults: Node) -> Job:
     node = job.node
     given: dict[str, Any] = {key: found for key in _SHARED if (found := _plain(node, defaults, key)) is not None}
-    inputs = tuple(_input(one) for one in job.inputs)
+    inputs = tuple(_input(one, starts=not job.is_source) for one in job.inputs)
     source = node.get("source")
     return Job(
         name=job.name,
@@ -78,14 +78,14 @@ def _idle(job: WrittenJob, defaults: Node) -> str | None:
     return None if found is None else str(found)
 
 
-def _input(node: Node) -> Input:
+def _input(node: Node, *, starts: bool) -> Input:
     origin = origin_of(node)
     assert origin is not None
     trigger, where = node.get("trigger"), node.get("where")
     return Input(
         source=_from(origin),
         alias=str(node.mapping["alias"].text),
-        trigger=True if trigger is None else bool(trigger.value),
+        trigger=starts if trigger is None else bool(trigger.value),
         where={} if where is None else where.plain(),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from noetl.dag.facts import WrittenJob
+from noetl.dag.facts import WrittenJob, origin_of
 from noetl.dag.operators import OPERATORS, SHORTHANDS
 from noetl.dag.schedule import schedule_problem
 from noetl.playbook.problems import Problems, suggest
@@ -105,7 +105,7 @@ class JobRules:
     def _start(self, job: WrittenJob) -> None:
         given, inputs = job.node.get("activation"), job.node.get("inputs")
         if given is not None and given.text == "source" and inputs is not None:
-            self._error("wrong_value", "a source has no inputs", given, "remove activation, or the inputs")
+            self._only_read(job, given)
         if given is not None and given.text == "reactive" and inputs is None:
             self._error("missing_field", "a reactive job needs inputs", given, "write inputs: [NAME]")
         kind, wrong = ("source", _REACTIVE_ONLY) if job.is_source else ("reactive", _SOURCE_ONLY)
@@ -115,9 +115,24 @@ class JobRules:
                 said = f"{key} is for {other}, and {job.name} is a {kind} job"
                 self._problems.error("misplaced_field", said, job.node.key_place(key), "remove it")
         triggers = [one.get("trigger") for one in job.inputs]
-        if triggers and all(one is not None and one.value is False for one in triggers) and inputs is not None:
-            hint = "leave trigger out of the input whose changes matter"
+        if (
+            not job.is_source
+            and triggers
+            and all(one is not None and one.value is False for one in triggers)
+            and inputs is not None
+        ):
+            hint = "leave trigger out of the input whose changes matter, or write activation: source"
             self._error("never_started", f"no input starts the job {job.name}", inputs, hint)
+
+    def _only_read(self, job: WrittenJob, given: Node) -> None:
+        """A source may look things up, but what it reads must stand before its DAG is built, and cannot start it."""
+        for one in job.inputs:
+            origin, trigger = origin_of(one), one.get("trigger")
+            if origin is not None and origin.job is not None:
+                said = f"a source cannot read {origin.job}, a job of its own DAG"
+                self._error("wrong_value", said, given, "remove activation, or read a published dataset")
+            if trigger is not None and trigger.value is True:
+                self._error("wrong_value", "no input starts a source", trigger, "write trigger: false, or leave it out")
 
     def _source(self, job: WrittenJob) -> None:
         source = job.node.get("source")
