@@ -28,6 +28,7 @@ POINTS: dict[str, str] = {
     "task.after_create": "tasks are written, what asked for them is not marked",
     "task.before_claim": "a worker chose a task, no lease is written",
     "task.after_claim": "the lease on a task is written, the worker does not know yet",
+    "task.after_started": "where an attempt will run is recorded, its work has not begun",
     "task.before_commit": "a task's files are written, its manifests are not",
     "task.after_manifest": "a task's manifests are stored, nothing is visible",
     "task.after_commit": "a task's outputs are visible, its worker does not know yet",

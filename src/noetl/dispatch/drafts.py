@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from noetl.ledger.transition import Append
 from noetl.model.catalogue import BY_NAME
@@ -112,6 +114,27 @@ class Drafting:
             correlation_id=str(execution_id),
             **fields,  # type: ignore[arg-type]
         )
+
+    def claim(
+        self, scope: Scope, execution_id: int, command_id: str, issued_event_id: int, lease: dict[str, Any]
+    ) -> Append:
+        """Say that a worker took a lease on a command, in the stream of the command's leases."""
+        stream = command_stream(scope, execution_id, issued_event_id)
+        draft = self.one(
+            scope, stream, execution_id, "command.claimed", f"command/{command_id}", command_id=command_id,
+            causation_id=issued_event_id, meta=lease,
+        )  # fmt: skip
+        return Append(stream, [draft])
+
+
+def new_lease(worker: str, attempt: int, lease_seconds: float) -> dict[str, Any]:
+    """Return what a claim says of the lease a worker takes."""
+    return {
+        "attempt": attempt,
+        "worker": worker,
+        "lease_token": str(uuid.uuid4()),
+        "lease_seconds": lease_seconds,
+    }
 
 
 def _stream(scope: Scope, execution_id: int, fact: Fact, own: Stream) -> Stream:

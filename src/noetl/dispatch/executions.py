@@ -17,12 +17,14 @@ from typing import Any
 import msgspec
 
 from noetl.catalog.playbooks import Catalog
-from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.drafts import Drafting, new_lease
 from noetl.dispatch.grants import CommandGrant, LoopGrant, StepContext
+from noetl.dispatch.waiters import Waiter, Waiters
 from noetl.errors import EventInvalid, NoetlError, NotFound, PayloadCollected, VersionConflict
 from noetl.faults import reach
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Fence, Transition
+from noetl.model.canonical import CanonicalObject
 from noetl.model.event import INLINE_LIMIT, Draft
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, execution_stream
@@ -39,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 KEPT = 2_000
 """Executions whose state stays in memory."""
-_size = msgspec.json.Encoder(enc_hook=str).encode
+_encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 @dataclass
@@ -57,6 +59,8 @@ class Decided:
     state: State
     facts: tuple[Fact, ...]
     grant: CommandGrant | None = None
+    given: int = 0
+    """Commands that went to workers that waited for one."""
 
 
 class Executions:
@@ -78,6 +82,8 @@ class Executions:
         self._drafting = drafting
         self._mint = mint
         self._lease_seconds = command_lease_seconds
+        self.waiters = Waiters()
+        """Workers that wait for a command."""
         self._known: OrderedDict[tuple[Scope, int], _Known] = OrderedDict()
         self.on_issued: Callable[[Scope, int], None] = lambda scope, count: None
         """Called when commands wait for a worker."""
@@ -155,13 +161,13 @@ class Executions:
 
     def _tell(self, scope: Scope, decided: Decided) -> None:
         issued = [fact for fact in decided.facts if fact.event_type == "command.issued" and fact.command_id]
-        waiting = 0
+        waiting = -decided.given
         for fact in issued:
             if fact.meta.get("child_execution_id"):
                 self.on_child(scope, decided.state, fact)
             elif "worker" not in fact.meta:
                 waiting += 1
-        if waiting:
+        if waiting > 0:
             self.on_issued(scope, waiting)
         if decided.state.ended:
             self._known.pop((scope, decided.state.execution_id), None)
@@ -198,28 +204,45 @@ class Executions:
         fences: Sequence[Fence],
         worker: str | None,
     ) -> Decided:
-        facts = decision.facts
+        facts = await self._with_stored_rows(scope, decision.facts)
         handed: Fact | None = None
         if worker is not None and not decision.state.ended:
             facts, handed = _handed(facts, worker)
-        facts = await self._with_stored_rows(scope, facts)
         appends = self._drafting.appends(scope, state.execution_id, facts, expected_version=state.version)
         appends = await self._slimmed(appends)
+        # References of collections are known only now: the state holds what its events say.
+        after = _with_rows(decision.state, facts)
+        issued = _first_issued(after, appends)
+        if issued is not None and handed is None and (waiter := self.waiters.next(scope)) is not None:
+            with waiter.promised():
+                await self._write_claimed(scope, after, appends, fences, issued, waiter)
+            return Decided(after, facts, given=1)
+        await self._write(after, appends, fences)
+        if handed is None or issued is None or plan is None:
+            return Decided(after, facts)
+        return Decided(after, facts, self.grant(after, handed.command_id or "", handed.meta, issued.event_id))
+
+    async def _write_claimed(
+        self,
+        scope: Scope,
+        after: State,
+        appends: tuple[Append, ...],
+        fences: Sequence[Fence],
+        issued: Draft,
+        waiter: Waiter,
+    ) -> None:
+        """Record a decision together with the claim of its first command by a worker that waits."""
+        command_id = issued.command_id or ""
+        lease = new_lease(waiter.worker, 1, issued.meta["lease_seconds"])
+        claim = self._drafting.claim(scope, after.execution_id, command_id, issued.event_id, lease)
+        await self._write(after, (*appends, claim), fences)
+        waiter.give(self.grant(after, command_id, lease, issued.event_id))
+
+    async def _write(self, after: State, appends: tuple[Append, ...], fences: Sequence[Fence]) -> None:
         reach("decide.before_record")
         answers = await self._ledger.transact(Transition(appends, tuple(fences)))
         reach("decide.after_record")
-        # References of collections are known only now: the state holds what its events say.
-        after = _with_rows(decision.state, facts)
         assert after.version == answers[0].last_version, "a decision and its events tell the same"
-        grant = None
-        if handed is not None and plan is not None:
-            event_id = next(
-                draft.event_id
-                for draft in appends[0].drafts
-                if draft.command_id == handed.command_id and draft.event_type == "command.issued"
-            )
-            grant = self.grant(after, handed.command_id or "", handed.meta, event_id)
-        return Decided(after, facts, grant)
 
     async def _with_stored_rows(self, scope: Scope, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
         """Store the collections of loops; each fact gets the reference of its own."""
@@ -234,15 +257,16 @@ class Executions:
         return tuple(stored)
 
     async def _slimmed(self, appends: tuple[Append, ...]) -> tuple[Append, ...]:
-        slim = [append._replace(drafts=[await self._slim(draft) for draft in append.drafts]) for append in appends]
+        if not any(_is_large(draft) for append in appends for draft in append.drafts):
+            return appends
+        slim = []
+        for append in appends:
+            drafts = [await self._slim(draft) for draft in append.drafts]
+            slim.append(append._replace(drafts=drafts))
         return tuple(slim)
 
     async def _slim(self, draft: Draft) -> Draft:
-        if not draft.context and not draft.result:
-            return draft
-        if len(_size((draft.context, draft.result))) * 2 < INLINE_LIMIT:
-            return draft
-        return await externalize(self._payloads, draft)
+        return await externalize(self._payloads, draft) if _is_large(draft) else draft
 
     def grant(self, state: State, command_id: str, lease: dict[str, Any], issued_event_id: int) -> CommandGrant:
         """Return what a worker needs to work on a command it holds the lease of."""
@@ -313,6 +337,29 @@ def _handed(facts: tuple[Fact, ...], worker: str) -> tuple[tuple[Fact, ...], Fac
             handed = msgspec.structs.replace(fact, meta=meta)
             return (*facts[:number], handed, *facts[number + 1 :]), handed
     return facts, None
+
+
+def _first_issued(after: State, appends: tuple[Append, ...]) -> Draft | None:
+    """Find the first command that a decision issued and that is for a worker; the one `_handed` leases, too."""
+    for draft in appends[0].drafts:
+        if (
+            draft.event_type == "command.issued"
+            and "child_execution_id" not in draft.meta
+            and after.run_of(draft.command_id or "") is not None
+        ):
+            return draft
+    return None
+
+
+def _is_large(draft: Draft) -> bool:
+    """Tell whether the fields a fact may say at length come near to what a row may carry."""
+    return (_size(draft.context) + _size(draft.result)) * 2 >= INLINE_LIMIT
+
+
+def _size(fields: dict[str, Any]) -> int:
+    if not fields:
+        return 0
+    return len(fields.text.encode()) if type(fields) is CanonicalObject else len(_encode(fields))
 
 
 def _with_rows(state: State, facts: Sequence[Fact]) -> State:

@@ -95,7 +95,8 @@ class Frames:
             return None
         async with cursor.lock:
             while True:
-                if cursor.next_index is None:
+                # Lanes on Spark are processes of their own, so what one of them remembers is nearly always out of date.
+                if cursor.next_index is None or loop.frame.get("lanes", 1) > 1:
                     await self._refresh(scope, grant.execution_id, loop.stage_id, cursor)
                 if rest is not None:
                     frame: FrameGrant | None = self._fresh(grant, cursor.frames, *rest)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
 from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.children import Children
-from noetl.dispatch.drafts import Drafting, command_stream
+from noetl.dispatch.drafts import Drafting, command_stream, new_lease
 from noetl.dispatch.executions import Executions
 from noetl.dispatch.frames import Frames
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, LeaseRef
@@ -91,9 +90,22 @@ class LocalDispatch:
             seen = self._signal.number
             granted = await self._claim_now(worker, want)
             left = deadline - asyncio.get_running_loop().time()
+            if not granted and left > 0:
+                granted = await self._handed(worker, want, seen, min(left, 0.5))
             if granted or left <= 0:
                 return granted
-            await self._signal.wait(seen, min(left, 0.5))
+
+    async def _handed(self, worker: str, want: int, seen: int, seconds: float) -> list[CommandGrant]:
+        """Wait for news, and for commands that are leased to this worker as they are issued."""
+        with self._executions.waiters.waiting(self._scope, worker, want) as waiter:
+            try:
+                await self._signal.wait(seen, seconds, waiter.woken)
+            except asyncio.CancelledError:
+                # Nobody will work on what it was promised, and others need not wait until the lease runs out.
+                for grant in await waiter.granted():
+                    await self.give_back(grant, "its worker stopped before it began", delay_seconds=0.0)
+                raise
+        return await waiter.granted()
 
     async def _claim_now(self, worker: str, want: int) -> list[CommandGrant]:
         async with self._database.transaction(self._scope) as connection:
@@ -103,21 +115,12 @@ class LocalDispatch:
 
     async def _claim_one(self, worker: str, row: Any) -> CommandGrant | None:
         execution_id, command_id, attempt = row["execution_id"], row["command_id"], row["attempt"]
-        lease = {
-            "attempt": attempt + 1,
-            "worker": worker,
-            "lease_token": str(uuid.uuid4()),
-            "lease_seconds": row["lease_seconds"],
-        }
-        stream = command_stream(self._scope, execution_id, row["issued_event_id"])
-        draft = self._drafting.one(
-            self._scope, stream, execution_id, "command.claimed", f"command/{command_id}", command_id=command_id,
-            causation_id=row["issued_event_id"], meta=lease,
-        )  # fmt: skip
+        lease = new_lease(worker, attempt + 1, row["lease_seconds"])
+        claim = self._drafting.claim(self._scope, execution_id, command_id, row["issued_event_id"], lease)
         fence = Fence("command", execution_id, command_id, attempt, None, "free")
         reach("claim.before_record")
         try:
-            await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
+            await self._ledger.transact(Transition((claim,), (fence,)))
         except LeaseLost:
             return None
         reach("claim.after_record")

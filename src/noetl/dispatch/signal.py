@@ -20,11 +20,11 @@ class Signal:
                 waiter.set_result(None)
         self._waiting.clear()
 
-    async def wait(self, seen: int, timeout: float | None) -> None:
-        """Return once the number differs from the one seen before, or after the timeout."""
+    async def wait(self, seen: int, timeout: float | None, waiter: asyncio.Future[None] | None = None) -> None:
+        """Return once the number differs from the one seen before, after the timeout, or when a given waiter is done."""
         if self.number != seen:
             return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter = waiter or asyncio.get_running_loop().create_future()
         self._waiting.add(waiter)
         try:
             await asyncio.wait_for(waiter, timeout)

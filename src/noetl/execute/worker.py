@@ -177,20 +177,11 @@ class Worker:
             playbook = await self._dispatch.playbook(grant.catalog_id)
             compiled = self._services.steps.get(playbook, grant.step)
             names = await names_for(self._services, grant, playbook)
-            async with self._time_limit(playbook, grant, names):
-                if grant.loop is not None:
-                    return await self._slot(grant, playbook, compiled, names)
-                step = playbook.steps[grant.step]
-                result = await run_sequence(
-                    compiled,
-                    names,
-                    tools=self._services.tools,
-                    make_call=call_maker(self._services, grant, "step"),
-                    sleep=self._services.sleep,
-                    monotonic=self._services.monotonic,
-                    children=self._children(grant),
-                )
-                return await report_of(self._services, grant, step, result, names, self._elapsed(started))
+            step = playbook.steps[grant.step]
+            if step.timeout is None:
+                return await self._done(grant, playbook, compiled, names, started)
+            async with self._time_limit(step.timeout, grant, names):
+                return await self._done(grant, playbook, compiled, names, started)
         except _TimedOut as over:
             problem = Problem(kind="timeout", message=str(over), code="step_timeout")
         except ClaimFailed as refused:
@@ -205,6 +196,23 @@ class Worker:
             # Whatever it was, the step ends with a reason instead of being tried until its worker counts as lost.
             problem = defect_of(self._services, grant.step, error)
         return failure_of(self._services, grant, problem, self._elapsed(started))
+
+    async def _done(
+        self, grant: CommandGrant, playbook: Playbook, compiled: CompiledStep, names: Names, started: float
+    ) -> CommandEnded:
+        if grant.loop is not None:
+            return await self._slot(grant, playbook, compiled, names)
+        result = await run_sequence(
+            compiled,
+            names,
+            tools=self._services.tools,
+            make_call=call_maker(self._services, grant, "step"),
+            sleep=self._services.sleep,
+            monotonic=self._services.monotonic,
+            children=self._children(grant),
+        )
+        step = playbook.steps[grant.step]
+        return await report_of(self._services, grant, step, result, names, self._elapsed(started))
 
     def _redacted(self, value: Any) -> Any:
         return self._services.secrets.redaction.redact(value)
@@ -246,11 +254,7 @@ class Worker:
         return round((self._services.monotonic() - started) * 1000, 3)
 
     @asynccontextmanager
-    async def _time_limit(self, playbook: Playbook, grant: CommandGrant, names: Names) -> AsyncIterator[None]:
-        wanted = playbook.steps[grant.step].timeout
-        if wanted is None:
-            yield
-            return
+    async def _time_limit(self, wanted: Any, grant: CommandGrant, names: Names) -> AsyncIterator[None]:
         where = f"step {grant.step}, field spec.timeout"
         given = compile_value(wanted, where).render(names)
         try:

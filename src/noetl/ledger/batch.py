@@ -1,4 +1,4 @@
-"""Many appends of one organization laid out as the arrays of `noetl.append_v2`, and its answers read back."""
+"""Many appends of one organization packed as the arguments of `noetl.append_v3`, and its answers read back."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from noetl.errors import AlreadyRecorded, KeyReused, LeaseLost, NoetlError, PayloadCollected, VersionConflict
 from noetl.ledger.normalizer import Row, content_digest, normalize
@@ -19,12 +20,24 @@ from noetl.model.validate import validate
 
 _ONCE = frozenset(kind.name for kind in EVENT_TYPES if kind.once_per)
 _TYPE, _KEY, _PAYLOAD, _FIELDS = 12, 16, 23, 24
-_ROW_WIDTH = 32
-_BEFORE_ROWS = 24
 
-APPEND_SQL = "SELECT outcome, first_version, first_position, event_ids FROM noetl.append_v2({})".format(  # noqa: S608 - only placeholders go in
-    ", ".join(f"${number}" for number in range(1, _BEFORE_ROWS + 2 + _ROW_WIDTH + 1))
+APPEND_SQL = (
+    "SELECT outcome, first_version, first_position, event_ids FROM noetl.append_v3($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 )
+
+
+class Place(NamedTuple):
+    """What a stream's name says."""
+
+    scope: Scope
+    shard: int
+    execution_id: int | None
+
+
+@lru_cache(4096)
+def _place(stream: Stream) -> Place:
+    # A process appends to the same few thousand streams over and over.
+    return Place(stream.scope, stream.shard, stream.execution_id)
 
 
 @dataclass(eq=False)
@@ -32,6 +45,7 @@ class Part:
     """The events for one stream, checked and normalized."""
 
     stream: Stream
+    place: Place
     event_ids: tuple[int, ...]
     rows: list[Row]
     keys: list[tuple[str, int]]
@@ -54,7 +68,7 @@ class Request:
     @property
     def scope(self) -> Scope:
         """The organization all parts belong to."""
-        return self.parts[0].stream.scope
+        return self.parts[0].place.scope
 
     @property
     def size(self) -> int:
@@ -79,6 +93,7 @@ def _part(append: Append, *, works: bool = False) -> Part:
     keys = [(row[_KEY], ordinal) for ordinal, row in enumerate(rows, 1) if row[_KEY] is not None]
     return Part(
         stream=stream,
+        place=_place(stream),
         event_ids=tuple(draft.event_id for draft in drafts),
         rows=rows,
         keys=keys,
@@ -89,67 +104,64 @@ def _part(append: Append, *, works: bool = False) -> Part:
 
 def _digest(stream: Stream, rows: list[Row], *, works: bool) -> bytes:
     # Whoever reports the end of work again is stopped by the fence; only the very same request is a repetition.
-    return (
-        sha256(repr([row[:2] for row in rows]).encode()).digest() if works else content_digest(stream.stream_id, rows)
-    )
+    return sha256(repr([row[1] for row in rows]).encode()).digest() if works else content_digest(stream.stream_id, rows)
 
 
 def arguments(scope: Scope, requests: Sequence[Request], key_ttl: timedelta) -> list[Any]:
     """Lay requests out as the arguments of `APPEND_SQL`."""
     parts = [(group, part) for group, item in enumerate(requests, 1) for part in item.parts]
-    streams = sorted({part.stream.stream_id: part.stream for _, part in parts}.items())
-    slots = {stream_id: slot for slot, (stream_id, _) in enumerate(streams, 1)}
-    keys = sorted((key, append, ordinal) for append, (_, part) in enumerate(parts, 1) for key, ordinal in part.keys)
-    fences = sorted(
-        (
-            (fence.table, fence.execution_id, fence.id, group, fence)
-            for group, item in enumerate(requests, 1)
-            for fence in item.fences
-        ),
-        key=lambda placed: placed[:4],
-    )
-    numbered = [
-        (append, ordinal, *row) for append, (_, part) in enumerate(parts, 1) for ordinal, row in enumerate(part.rows, 1)
+    slots = {name: slot for slot, name in enumerate(sorted({part.stream.stream_id for _, part in parts}), 1)}
+    fences = [
+        (group, fence.table, fence.execution_id, fence.id, fence.attempt, fence.token, FENCE_MODES[fence.mode])
+        for group, item in enumerate(requests, 1)
+        for fence in item.fences
     ]
+    if len(fences) > 1:
+        fences.sort(key=_fence_place)
     rows = [row for _, part in parts for row in part.rows]
     works = requests[0].works
+    types = {row[_TYPE] for row in rows}
     return [
         scope.tenant_id,
         scope.organization_id,
         key_ttl,
         # A change of work is guarded by its stream's version and by the unique indexes; looking first would double its time.
-        not works and any(row[_TYPE] in _ONCE for row in rows),
+        not works and not types.isdisjoint(_ONCE),
         any(row[_PAYLOAD] is not None or row[_FIELDS] is not None for row in rows),
-        sorted({row[_TYPE] for row in rows} & WORK_TYPES) if works else [],
-        [group for _, _, _, group, _ in fences],
-        [table for table, _, _, _, _ in fences],
-        [execution_id for _, execution_id, _, _, _ in fences],
-        [name for _, _, name, _, _ in fences],
-        [fence.attempt for _, _, _, _, fence in fences],
-        [fence.token for _, _, _, _, fence in fences],
-        [FENCE_MODES[fence.mode] for _, _, _, _, fence in fences],
-        [stream_id for stream_id, _ in streams],
-        [stream.shard for _, stream in streams],
-        [stream.execution_id for _, stream in streams],
-        [group for group, _ in parts],
-        [slots[part.stream.stream_id] for _, part in parts],
-        [part.expected_version for _, part in parts],
-        [len(part.rows) for _, part in parts],
-        [part.digest for _, part in parts],
-        [key for key, _, _ in keys],
-        [append for _, append, _ in keys],
-        [ordinal for _, _, ordinal in keys],
-        *map(_column, zip(*numbered, strict=True)),
+        sorted(types & WORK_TYPES) if works else [],
+        fences,
+        [_packed(group, slots[part.stream.stream_id], part) for group, part in parts],
+        [
+            (append, ordinal, *row)
+            for append, (_, part) in enumerate(parts, 1)
+            for ordinal, row in enumerate(part.rows, 1)
+        ],
     ]
 
 
-def _column(values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    # unnest fills a missing array up with nulls, so a column that says nothing need not be sent.
-    return None if values.count(None) == len(values) else values
+def _fence_place(fence: tuple[Any, ...]) -> tuple[Any, ...]:
+    group, table, execution_id, name, *_ = fence
+    return (table, execution_id, name, group)
+
+
+def _packed(group: int, slot: int, part: Part) -> tuple[Any, ...]:
+    _, shard, execution_id = part.place
+    return (
+        group,
+        slot,
+        part.stream.stream_id,
+        shard,
+        execution_id,
+        part.expected_version,
+        len(part.rows),
+        len(part.keys),
+        part.digest,
+        part.event_ids,
+    )
 
 
 def answers_of(requests: Sequence[Request], rows: Sequence[Any]) -> list[tuple[Appended, ...] | NoetlError]:
-    """Read the outcomes of `noetl.append_v2`, one per part, as one answer per request."""
+    """Read the outcomes of `noetl.append_v3`, one per part, as one answer per request."""
     found: list[tuple[Appended, ...] | NoetlError] = []
     left = iter(rows)
     for item in requests:
@@ -171,14 +183,14 @@ class _FellWithGroup(VersionConflict):
 def answer_of(
     part: Part, outcome: int, version: int, position: int, event_ids: list[int] | None
 ) -> Appended | NoetlError:
-    """Read one outcome of `noetl.append_v2`."""
+    """Read one outcome of `noetl.append_v3`."""
     name = part.stream.stream_id
     if outcome in (0, 1):
         count = len(part.rows)
         return Appended(
             first_version=version,
             last_version=version + count - 1,
-            shard=part.stream.shard,
+            shard=part.place.shard,
             first_position=position,
             last_position=position + count - 1,
             event_ids=part.event_ids if event_ids is None else tuple(event_ids),

@@ -1,8 +1,9 @@
 """Group commit: concurrent appends of a process are gathered per organization and written by one statement.
 
 While one statement is under way the next group gathers, so the group grows with the load and a lone append never
-waits. Changes of work have two statements under way, so that deciding and writing overlap. A lost connection is retried: event ids make a second try recognisable, so nothing is written twice and a first
-try that did commit is not mistaken for somebody else's.
+waits. Changes of work have two statements under way, so that deciding and writing overlap. A lost connection is
+retried: event ids make a second try recognisable, so nothing is written twice and a first try that did commit is not
+mistaken for somebody else's.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Committer:
     async def append(self, item: Request) -> tuple[Appended, ...]:
         """Queue a request and wait for its answers, one per part."""
         key = (item.scope, item.works)
-        line = self._lines.setdefault(key, _Line())
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line()
         line.waiting.append(item)
         if len(line.writers) < (WORK_WRITERS if item.works else 1) and not line.gathering:
             line.gathering = True
@@ -68,18 +71,14 @@ class Committer:
         """Wait until everything queued is written or refused."""
         while self._lines:
             await asyncio.gather(*(writer for line in self._lines.values() for writer in line.writers if writer))
+        await self._database.give_back()
 
     async def _write_all(self, key: tuple[Scope, bool], line: _Line) -> None:
         writer = asyncio.current_task()
         try:
-            while line.waiting:
-                # One turn of the loop lets appenders that were started together join the group.
-                line.gathering = True
-                await asyncio.sleep(0)
-                group = _take_group(line.waiting)
+            # This task began one turn of the loop after the first append, so those started together are all here.
+            while group := _take_group(line.waiting):
                 line.gathering = False
-                if not group:
-                    break
                 try:
                     with translated():
                         await self._write(key[0], group)
@@ -88,6 +87,10 @@ class Committer:
                 except asyncio.CancelledError as problem:
                     _answer_all(group, problem)
                     raise
+                if line.waiting:
+                    # One turn of the loop lets those that were just answered join the next group.
+                    line.gathering = True
+                    await asyncio.sleep(0)
         finally:
             line.writers.discard(writer)
             line.gathering = False
@@ -119,15 +122,15 @@ class Committer:
         rows = await self._call(group, values)
         reach("append.after_commit")
         parts = [part for item in group for part in item.parts]
-        self._written({part.stream.shard for part, row in zip(parts, rows, strict=True) if row[0] == 0})
+        self._written({part.place.shard for part, row in zip(parts, rows, strict=True) if row[0] == 0})
         return answers_of(group, rows)
 
     async def _call(self, group: Sequence[Request], values: list[Any]) -> list[Any]:
         for wait in (*_RETRY_WAITS, None):
             try:
-                pool = await self._database.pool()
+                kept = await self._database.kept()
                 reach("append.before_begin")
-                async with pool.acquire() as connection:
+                async with kept.taken() as connection:
                     return list(await connection.fetch(APPEND_SQL, *values))
             except asyncpg.CheckViolationError as problem:
                 if not await make_partitions(self._database, group, problem):

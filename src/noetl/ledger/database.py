@@ -10,11 +10,11 @@ from typing import Literal
 import asyncpg
 
 from noetl.errors import NoetlError, Unavailable, Unsupported
+from noetl.ledger.kept import KeptConnections
 from noetl.model.stream import Scope
 
 Role = Literal["runtime", "projector", "retention", "reaper"]
 Connection = asyncpg.pool.PoolConnectionProxy
-
 OLDEST_SERVER = 15
 _CONNECT_SECONDS = 10
 _CLOSE_SECONDS = 15
@@ -47,6 +47,7 @@ class Database:
         self._pool_max = pool_max
         self._idle_seconds = idle_in_transaction_seconds
         self._pools: dict[Role, asyncpg.Pool] = {}
+        self._kept: KeptConnections | None = None
         self._opening = asyncio.Lock()
 
     async def pool(self, role: Role = "runtime") -> asyncpg.Pool:
@@ -61,7 +62,20 @@ class Database:
 
     def in_use(self) -> int:
         """Return how many connections of the pools are at work now."""
-        return sum(pool.get_size() - pool.get_idle_size() for pool in self._pools.values())
+        idle = 0 if self._kept is None else self._kept.idle
+        return sum(pool.get_size() - pool.get_idle_size() for pool in self._pools.values()) - idle
+
+    async def kept(self) -> KeptConnections:
+        """Return the connections that writers keep between statements, each its own transaction."""
+        if self._kept is None:
+            pool = await self.pool()
+            self._kept = self._kept or KeptConnections(pool)
+        return self._kept
+
+    async def give_back(self) -> None:
+        """Let go of the connections that writers kept."""
+        if self._kept is not None:
+            await self._kept.close()
 
     async def connect(self, role: Role = "runtime") -> asyncpg.Connection:
         """Open a connection outside the pools, for listening or for holding a session lock."""
@@ -72,6 +86,8 @@ class Database:
 
     async def close(self) -> None:
         """Close all pools, waiting for what is under way; a connection that does not come to an end is cut off."""
+        await self.give_back()
+        self._kept = None
         pools, self._pools = list(self._pools.values()), {}
         for pool in pools:
             try:

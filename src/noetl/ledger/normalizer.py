@@ -10,9 +10,8 @@ import msgspec
 from blake3 import blake3
 
 from noetl.errors import EventInvalid
-from noetl.model.canonical import canonical_json, exact_json
+from noetl.model.canonical import CanonicalObject, canonical_json, exact_json
 from noetl.model.event import INLINE_LIMIT, Draft
-from noetl.model.payload_ref import PayloadRef
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _ref_json = msgspec.json.Encoder(order="sorted").encode
@@ -21,9 +20,11 @@ Row = tuple[Any, ...]
 
 
 def normalize(draft: Draft) -> Row:
-    """Return the row of a draft in the order of `noetl.append_v2`, its JSON canonical; refuse what is too large."""
-    meta, context, result = _text(draft.meta or None), _text(draft.context or None), _text(draft.result or None)
-    item = _text(draft.current_item)
+    """Return the row of a draft in the order of `noetl.append_v3`, its JSON canonical; refuse what is too large."""
+    meta = _text(draft.meta) if draft.meta else None
+    context = _text(draft.context) if draft.context else None
+    result = _text(draft.result) if draft.result else None
+    item = None if draft.current_item is None else _text(draft.current_item)
     size = len(meta or "") + len(context or "") + len(result or "") + len(item or "")
     # Counting characters is enough for the common small case; bytes are counted only when it gets close.
     if (
@@ -66,8 +67,8 @@ def normalize(draft: Draft) -> Row:
         context,
         result,
         item,
-        _ref(payload),
-        _ref(fields),
+        None if payload is None else _storable(_ref_json, payload),
+        None if fields is None else _storable(_ref_json, fields),
     )
 
 
@@ -89,12 +90,8 @@ def content_digest(stream_id: str, rows: Sequence[Row]) -> bytes:
     return blake3(canonical_json([stream_id, said])).digest()
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else _storable(exact_json, value)
-
-
-def _ref(ref: PayloadRef | None) -> str | None:
-    return None if ref is None else _storable(_ref_json, ref)
+def _text(value: Any) -> str:
+    return _without_nul(value.text) if type(value) is CanonicalObject else _storable(exact_json, value)
 
 
 def _storable(encode: Callable[[Any], bytes], value: Any) -> str:
@@ -102,6 +99,10 @@ def _storable(encode: Callable[[Any], bytes], value: Any) -> str:
         text = encode(value).decode()
     except (TypeError, ValueError) as problem:
         raise EventInvalid(f"the event holds a value that JSON cannot carry exactly: {problem}") from problem
+    return _without_nul(text)
+
+
+def _without_nul(text: str) -> str:
     if "\\u0000" in text and _NUL.search(text):
         # One such row would make every JSON operator of PostgreSQL fail on it, in views over other rows too.
         raise EventInvalid(

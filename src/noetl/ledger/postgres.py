@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL: `noetl.event`, written by `noetl.append_v2` alone, read page by page."""
+"""The ledger in PostgreSQL: `noetl.event`, written by `noetl.append_v3` alone, read page by page."""
 
 from __future__ import annotations
 

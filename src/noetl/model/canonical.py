@@ -29,6 +29,13 @@ _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN_STEPS: Final = 12
 
 
+class CanonicalObject(dict[str, Any]):
+    """A mapping that is known to read back from JSON as itself, with its canonical text; it is never changed."""
+
+    __slots__ = ("text",)
+    text: str
+
+
 def canonical_json(value: object) -> bytes:
     """Return the RFC 8785 bytes of a value, or raise TypeError or ValueError naming the place that has none."""
     return _canonical(value, exact=False)
@@ -44,14 +51,11 @@ def exact_json(value: object) -> bytes:
 
 
 def _canonical(value: object, *, exact: bool) -> bytes:
-    prepared = None
     try:
         prepared = _prepared_object(value, MAX_DEPTH) if type(value) is dict else _prepared(value, MAX_DEPTH)
         out = orjson.dumps(prepared, option=_OPTIONS)
         # orjson sorts keys by UTF-8 bytes, the standard by UTF-16 units; they differ only beyond U+FFFF.
         if out.isascii() or len(out.translate(None, _FOUR_BYTE_LEADS)) == len(out):
-            if exact and prepared is not value:
-                _refuse_whole_floats(value)
             return out
     except (TypeError, _Refused):
         pass  # the careful path below writes what is unusual, and says where it is what JSON cannot carry
@@ -83,6 +87,9 @@ def _prepared(value: Any, depth: int) -> object:
     if kind in _LEAVES:
         return value
     if kind is float:
+        # Beyond, a whole number would read back as an integer: the careful path says whether it may.
+        if not -SAFE_INTEGER <= value <= SAFE_INTEGER:
+            raise _Refused(TypeError, "is not plain")
         return orjson.Fragment(_number(value))
     if not depth or kind not in _ARRAYS:
         raise _Refused(TypeError, "is not plain")

@@ -18,11 +18,10 @@ from noetl.plan.entering import Entering
 from noetl.plan.fact import Fact
 from noetl.plan.leaving import leave
 from noetl.plan.planned import Plan
-from noetl.plan.recorded import recorded, refuse_unrecordable
+from noetl.plan.recorded import recorded_fact, refuse_unrecordable
 from noetl.plan.state import Arrival, Result, State, evolve, gathered, net
 from noetl.plan.trigger import Cancelled, CommandEnded, Doubt, Start, Trigger
 
-_FREE_FIELDS = ("meta", "context", "result")
 COMMAND_LEASE_SECONDS = 30.0
 """How long a worker may be silent before it loses a command; a loop's slots have the lease of their frames."""
 ENTERED_MAX = 1_000
@@ -59,28 +58,33 @@ def decide(
 def needed(plan: Plan, state: State, trigger: Trigger) -> dict[str, PayloadRef]:
     """Return, by step, the references of data kept outside the ledger that the templates of this decision may look at."""
     steps = {arrival.step for arrival in state.waiting}
-    results = state.results
+    kept = _outside(state.results)
     read: set[str] = set()
     if isinstance(trigger, CommandEnded):
         found = state.run_of(trigger.command_id)
         if found is None:
             return {}
         own = found[0]
-        results = {**results, own: Result(ref=trigger.ref)}
+        kept.pop(own, None)
+        if trigger.ref is not None:
+            kept[own] = trigger.ref
         read |= plan.step(own).reads_on_exit
         if "output" in read:
             read.add(own)
         steps.update(plan.graph.targets[own])
     elif isinstance(trigger, Start):
-        results = msgspec.convert(trigger.results, dict[str, Result])
+        kept = _outside(msgspec.convert(trigger.results, dict[str, Result]))
         steps.add(trigger.from_step or plan.playbook.entry)
-    kept = {step: result.ref for step, result in results.items() if result.ref is not None and result.data is None}
     if not kept:
         return {}
     if plan.playbook.final is not None:
         steps.add(plan.playbook.final)
     read |= plan.reads_from(steps)
     return {step: ref for step, ref in kept.items() if step in read}
+
+
+def _outside(results: Mapping[str, Result]) -> dict[str, PayloadRef]:
+    return {step: result.ref for step, result in results.items() if result.ref is not None and result.data is None}
 
 
 class Deciding:
@@ -104,9 +108,7 @@ class Deciding:
 
     def say(self, fact: Fact) -> None:
         """Add a fact and go on from the state it leads to, which is the one its event will lead to."""
-        where = f"{fact.event_type} {fact.node_name or ''}".rstrip()
-        fields = {name: recorded(value, where) for name in _FREE_FIELDS if (value := getattr(fact, name))}
-        fact = msgspec.structs.replace(fact, **fields)
+        fact = recorded_fact(fact)
         self.facts.append(fact)
         if fact.at == "execution":
             self.state = evolve(self.state, fact)
@@ -205,8 +207,9 @@ class Deciding:
         """Return a report as it is, or as an error if what it says cannot be recorded or gathered."""
         where = self.plan.step(step).where
         try:
-            said = [trigger.data, trigger.selected, trigger.ctx_writes, trigger.error, trigger.tries]
-            refuse_unrecordable(said, f"{where}, result")
+            given = (trigger.data, trigger.selected, trigger.ctx_writes, trigger.error, trigger.tries)
+            if said := [value for value in given if value]:
+                refuse_unrecordable(said, f"{where}, result")
             if trigger.accumulate is not None and trigger.status == "ok":
                 where += ", field output.accumulate"
                 if trigger.ref is not None:

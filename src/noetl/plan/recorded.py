@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from noetl.errors import TemplateFailed
-from noetl.model.canonical import exact_json
+from noetl.model.canonical import CanonicalObject, exact_json
+from noetl.plan.fact import Fact
 
 _decode = msgspec.json.Decoder().decode
 
@@ -17,6 +18,29 @@ def recorded(value: Any, where: str) -> Any:
     if value is None or type(value) in (str, bool):
         return value
     return _decode(_encoded(value, where))
+
+
+def recorded_fact(fact: Fact) -> Fact:
+    """Return a fact whose mappings are as `recorded`, with their text, so that whoever writes them need not make it."""
+    fields: dict[str, Any] = {}
+    try:
+        if fact.meta:
+            fields["meta"] = _canonical(fact.meta)
+        if fact.context:
+            fields["context"] = _canonical(fact.context)
+        if fact.result:
+            fields["result"] = _canonical(fact.result)
+    except (TypeError, ValueError) as problem:
+        where = f"{fact.event_type} {fact.node_name or ''}".rstrip()
+        raise TemplateFailed(f"{where}: the value cannot be recorded: {problem}", where=where) from None
+    return msgspec.structs.replace(fact, **fields) if fields else fact
+
+
+def _canonical(value: dict[str, Any]) -> CanonicalObject:
+    text = exact_json(value)
+    made = CanonicalObject(_decode(text))
+    made.text = text.decode()
+    return made
 
 
 def refuse_unrecordable(value: Any, where: str) -> None:

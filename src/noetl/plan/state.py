@@ -105,30 +105,34 @@ def evolve(state: State, said: Said) -> State:
         return _replace(
             state, version=state.version + 1, status=word, ended_with=said.event_type, error=said.error, active={}
         )
-    change = _CHANGES.get(said.event_type)
-    state = state if change is None else change(state, said)
-    return _replace(state, version=state.version + 1)
+    changes = _CHANGES.get(said.event_type)
+    if changes is None:
+        return _replace(state, version=state.version + 1)
+    return _replace(state, version=state.version + 1, **changes(state, said))
 
 
-def _requested(state: State, said: Said) -> State:
+Changes = dict[str, Any]
+"""The fields of the state that an event changes."""
+
+
+def _requested(_state: State, said: Said) -> Changes:
     meta = said.meta
-    return _replace(
-        state,
-        status="RUNNING",
-        catalog_id=said.catalog_id or "",
-        path=meta.get("path", ""),
-        digest=meta.get("playbook_digest", ""),
-        parent_execution_id=said.parent_execution_id,
-        parent_command_id=meta.get("parent_command_id"),
-    )
+    return {
+        "status": "RUNNING",
+        "catalog_id": said.catalog_id or "",
+        "path": meta.get("path", ""),
+        "digest": meta.get("playbook_digest", ""),
+        "parent_execution_id": said.parent_execution_id,
+        "parent_command_id": meta.get("parent_command_id"),
+    }
 
 
-def _initialized(state: State, said: Said) -> State:
+def _initialized(_state: State, said: Said) -> Changes:
     carried = {name: msgspec.convert(kept, Result) for name, kept in (said.context.get("results") or {}).items()}
-    return _replace(state, workload=said.context.get("workload", {}), ctx=said.context.get("ctx", {}), results=carried)
+    return {"workload": said.context.get("workload", {}), "ctx": said.context.get("ctx", {}), "results": carried}
 
 
-def _entered(state: State, said: Said) -> State:
+def _entered(state: State, said: Said) -> Changes:
     step, meta = said.node_name or "", said.meta
     run = Run(
         number=meta["run"],
@@ -137,32 +141,32 @@ def _entered(state: State, said: Said) -> State:
         stage_id=said.stage_id,
         rows_ref=said.payload_ref,
     )
-    return _replace(
-        _begun(state, step, meta["run"]),
+    return dict(
         active={**state.active, step: run},
         final_entered=state.final_entered or bool(meta.get("final")),
+        **_begun(state, step, meta["run"]),
     )
 
 
-def _skipped(state: State, said: Said) -> State:
+def _skipped(state: State, said: Said) -> Changes:
     return _begun(state, said.node_name or "", said.meta["run"])
 
 
-def _begun(state: State, step: str, run: int) -> State:
-    waiting = tuple(arrival for arrival in state.waiting if arrival.step != step)
-    return _replace(state, runs={**state.runs, step: run}, waiting=waiting)
+def _begun(state: State, step: str, run: int) -> Changes:
+    waiting = tuple([arrival for arrival in state.waiting if arrival.step != step])
+    return {"runs": {**state.runs, step: run}, "waiting": waiting}
 
 
-def _issued(state: State, said: Said) -> State:
+def _issued(state: State, said: Said) -> Changes:
     step = said.node_name or ""
     run = state.active[step]
-    return _replace(state, active={**state.active, step: _replace(run, open=(*run.open, said.command_id or ""))})
+    return {"active": {**state.active, step: _replace(run, open=(*run.open, said.command_id or ""))}}
 
 
-def _command_ended(state: State, said: Said) -> State:
+def _command_ended(state: State, said: Said) -> Changes:
     found = state.run_of(said.command_id or "")
     if found is None:
-        return state
+        return {}
     step, run = found
     left = tuple(command for command in run.open if command != said.command_id)
     result = said.result
@@ -178,12 +182,11 @@ def _command_ended(state: State, said: Said) -> State:
             accumulated=_gathered(state.results.get(step), said),
         ),
     )
-    return _replace(
-        state,
-        active={**state.active, step: run},
-        ctx=written(state.ctx, said.context.get("set")),
-        swallowed=state.swallowed + said.meta.get("swallowed", 0),
-    )
+    return {
+        "active": {**state.active, step: run},
+        "ctx": written(state.ctx, said.context.get("set")),
+        "swallowed": state.swallowed + said.meta.get("swallowed", 0),
+    }
 
 
 def _gathered(before: Result | None, said: Said) -> Any:
@@ -198,7 +201,7 @@ def gathered(before: Result | None, data: Any, rule: Mapping[str, Any]) -> Any:
     return accumulate(None if before is None else before.accumulated, data, msgspec.convert(rule, Accumulate))
 
 
-def _exited(state: State, said: Said) -> State:
+def _exited(state: State, said: Said) -> Changes:
     step, meta = said.node_name or "", said.meta
     run = state.active.get(step)
     active = {name: other for name, other in state.active.items() if name != step}
@@ -214,22 +217,21 @@ def _exited(state: State, said: Said) -> State:
     arrivals = tuple(Arrival(target, step, arc) for arc, target in meta.get("taken", ()))
     fails = bool(meta.get("fails"))
     speaks = result is not None and said.status == "completed" and (result.data is not None or result.ref is not None)
-    return _replace(
-        state,
-        active=active,
-        results=state.results if result is None else {**state.results, step: result},
-        ctx=written(state.ctx, said.context.get("set")),
+    return {
+        "active": active,
+        "results": state.results if result is None else {**state.results, step: result},
+        "ctx": written(state.ctx, said.context.get("set")),
         # After a failure nothing begins any more that was arrived at before.
-        waiting=() if fails else (*state.waiting, *arrivals),
-        failure=(state.failure or said.error) if fails else state.failure,
-        failed_step=(state.failed_step or step) if fails else state.failed_step,
+        "waiting": () if fails else (*state.waiting, *arrivals),
+        "failure": (state.failure or said.error) if fails else state.failure,
+        "failed_step": (state.failed_step or step) if fails else state.failed_step,
         # A closing step that says nothing must not hide the real result.
-        result_step=step if speaks else state.result_step,
-        swallowed=state.swallowed + meta.get("swallowed", 0),
-    )
+        "result_step": step if speaks else state.result_step,
+        "swallowed": state.swallowed + meta.get("swallowed", 0),
+    }
 
 
-_CHANGES: Final[dict[str, Callable[[State, Said], State]]] = {
+_CHANGES: Final[dict[str, Callable[[State, Said], Changes]]] = {
     "execution.requested": _requested,
     "playbook.initialized": _initialized,
     "step.entered": _entered,

@@ -51,7 +51,8 @@ def affected(job: JobView, dataset_uuid: str, partition_key: str) -> frozenset[s
             found.add(ALL)
         elif job.carried_by(one):
             found.add(projected(partition_key, job.partition_by))
-        elif job.strategy != "PerUpdate":
+        elif job.strategy != "PerUpdate" or job.wait == "all":
+            # Of a job that reads news it is only looked up, but partitions may have waited for it to be there.
             return None
     return frozenset(found)
 

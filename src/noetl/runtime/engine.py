@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant
@@ -25,6 +26,8 @@ from noetl.runtime.wiring import Runtime
 
 _log = logging.getLogger(__name__)
 
+GARBAGE_LOOK = 20_000
+"""How many more values than before there must be until unreachable ones are looked for."""
 RENEW_SECONDS = 30.0
 """How often a worker looks for keychain entries that are about to expire."""
 
@@ -59,9 +62,21 @@ async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics |
         metrics.watch_pool("workers", runtime.database.in_use)
     engine.reaper.start()
     try:
-        yield engine
+        with _seldom_searched():
+            yield engine
     finally:
         await engine.close()
+
+
+@contextmanager
+def _seldom_searched() -> Iterator[None]:
+    """Look for unreachable cycles seldom: states and events are many and hold none, and each look goes through them."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], GARBAGE_LOOK), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @asynccontextmanager

@@ -54,7 +54,7 @@ def frame_pool(
 ) -> FramePool:
     """Return the Spark of a worker: its executors use the database, or the server at `url` where there is none."""
     told = {name: _plain(getattr(settings, name)) for name in _TOLD}
-    told["database"]["owner_url"] = None
+    told["database"] |= {"owner_url": None} if database is not None else {"owner_url": None, "url": None}
     reach: dict[str, Any] = {"opener": f"{__name__}:OnExecutor", "settings": told}
     if database is not None:
         reach |= {"database_url": database.url, "as_roles": settings.database.url is None}

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -95,11 +96,9 @@ def _failed(errand: RunFrames | RunQuery, problem: BaseException) -> WorkResult:
     )
 
 
-def _texts(reach: Any) -> Any:
+def _texts(reach: dict[str, Any]) -> Iterator[str]:
     """Yield the secret texts of what executors are told, so that no log repeats one."""
-    for name in ("database_url", "token"):
-        if reach.get(name):
-            yield reach[name]
+    url = reach.get("database_url") or ""
     store = reach.get("settings", {}).get("payload_store", {}).get("connection", {})
-    if store.get("secret_key"):
-        yield store["secret_key"]
+    found = (url, urlsplit(url).password, reach.get("token"), store.get("secret_key"))
+    yield from filter(None, found)

@@ -30,6 +30,7 @@ from noetl.errors import NotFound
 from noetl.model.stream import Scope
 from noetl.model.task import TaskGrant
 from noetl.pipelines.arrow_types import schema_of
+from noetl.pipelines.attempts import OnTask
 from noetl.pipelines.by_operator import ByOperator
 from noetl.pipelines.in_process import InProcess, Operator, OperatorFailed, Produced
 from noetl.pipelines.lake_files import LakeFiles
@@ -47,7 +48,8 @@ from noetl.spark.protocol import Work
 from noetl.testing.playbooks import Playbooks
 from noetl.testing.spark import SharedDrivers
 
-WAIT_SECONDS = 90.0
+WAIT_SECONDS = 100.0
+"""Spark may have to be started meanwhile."""
 HEARTBEAT_SECONDS = 0.3
 EVERY_SECONDS = 0.1
 """How often outbox and reaper look."""
@@ -252,12 +254,12 @@ class TestedPipelines:
             return list(await connection.fetch(query, *values))
 
     @asynccontextmanager
-    async def worker(self, runner: Runner) -> AsyncIterator[TaskWorker]:
+    async def worker(self, runner: Runner, on_task: OnTask) -> AsyncIterator[TaskWorker]:
         """Give a worker for the time of the block."""
         worker = TaskWorker(
             "tests", self.scope, self.engine.tasks(self.scope), self.runtime.payloads,
             dict.fromkeys(RUNTIMES, runner), _NoSecrets(),
-            heartbeat_seconds=HEARTBEAT_SECONDS, poll_seconds=1.0,
+            heartbeat_seconds=HEARTBEAT_SECONDS, poll_seconds=1.0, on_task=on_task,
         )  # fmt: skip
         running = asyncio.create_task(worker.run())
         try:
@@ -317,11 +319,16 @@ def connected(engine: TaskEngine, runtime: Runtime, scope: Scope, lake: Lake, ho
 
 
 @asynccontextmanager
-async def working(tested: TestedPipelines, spark: SparkDrivers | None = None) -> AsyncIterator[TestedPipelines]:
+async def working(
+    tested: TestedPipelines,
+    spark: SparkDrivers | None = None,
+    *,
+    on_task: OnTask = lambda grant, status, error: None,
+) -> AsyncIterator[TestedPipelines]:
     """Let a worker do the tasks of these pipelines for the time of the block."""
     here: dict[str, Operator] = {"made": tested.made}
     on_spark = _NoSpark() if spark is None else OnSpark(tested.scope, cast("Drivers", spark))
-    async with tested.worker(ByOperator(here, InProcess(here, TableWriter(tested.lake)), on_spark)):
+    async with tested.worker(ByOperator(here, InProcess(here, TableWriter(tested.lake)), on_spark), on_task):
         yield tested
 
 

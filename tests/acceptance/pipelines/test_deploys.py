@@ -8,12 +8,13 @@ from tests.acceptance.pipelines.shop import order, shop, total
 from noetl.testing.engine import until
 from noetl.testing.pipelines import TestedPipelines
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.timeout(300)]
 
 COUNT_EVENTS = "SELECT count(*) FROM noetl.event"
 
 
 async def test_the_same_files_deploy_to_nothing(pipelines: TestedPipelines) -> None:
+    """INV-54."""
     pipelines.give("orders", order(1, 5))
     first = await pipelines.deploy(shop())
     events = await pipelines.fetch(COUNT_EVENTS)
@@ -74,6 +75,7 @@ async def test_outputs_that_start_anew_do_so_once_in_each_version(pipelines: Tes
 
 
 async def test_two_versions_of_one_module_build_side_by_side(spark_pipelines: TestedPipelines) -> None:
+    """INV-60."""
     dag = """
     name: two_versions
     jobs: [{name: numbers, function: "numbering:make"}]

@@ -134,6 +134,7 @@ async def test_a_job_that_reads_news_reads_each_row_once(pipelines: TestedPipeli
 
 
 async def test_no_more_tasks_of_a_job_run_at_once_than_it_allows(pipelines: TestedPipelines) -> None:
+    """INV-51."""
     pipelines.give("orders", *(order(day, day) for day in range(5)))
     gate = pipelines.gate("clean")
     deployed = await pipelines.begin(shop(clean="scaling: {max_concurrency: 2}"))

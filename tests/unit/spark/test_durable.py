@@ -19,7 +19,7 @@ def test_a_file_and_all_directories_up_to_the_lake_are_flushed(tmp_path: Path, m
     real = os.fsync
 
     def seen(descriptor: int) -> None:
-        flushed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        flushed.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", seen)

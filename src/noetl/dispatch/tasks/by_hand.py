@@ -33,7 +33,7 @@ _UNUSED: Final = """
 SELECT t.task_id::text AS task_id FROM noetl.task AS t
 WHERE t.available_at IS NOT NULL AND NOT t.cancel_requested AND NOT EXISTS (
     SELECT FROM noetl.job AS j JOIN noetl.dag_version AS v USING (tenant_id, organization_id, dag_version_id)
-    WHERE j.generation = t.generation AND v.status IN ('building', 'ready', 'active'))
+    WHERE j.generation = t.generation AND v.status IN ('building', 'failed', 'ready', 'active'))
 """
 _COMING_BACK: Final = """
 SELECT t.task_id::text AS task_id FROM noetl.task AS t JOIN noetl.job AS j USING (tenant_id, organization_id, generation)

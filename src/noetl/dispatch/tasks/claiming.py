@@ -20,7 +20,8 @@ _WAITING: Final = """
 WITH live AS MATERIALIZED (
     SELECT DISTINCT j.generation FROM noetl.job AS j
     JOIN noetl.dag_version AS v USING (tenant_id, organization_id, dag_version_id)
-    WHERE v.status IN ('building', 'ready', 'active')
+    -- Of a build that failed, what somebody has tried again by hand is worked, too.
+    WHERE v.status IN ('building', 'ready', 'active', 'failed')
 ), running AS MATERIALIZED (
     SELECT r.generation, count(*) AS tasks FROM noetl.task AS r WHERE r.status = 'Running' GROUP BY r.generation
 ), first AS MATERIALIZED (

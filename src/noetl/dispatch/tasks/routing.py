@@ -30,7 +30,7 @@ _READERS: Final = """
 SELECT DISTINCT ON (j.generation) j.job_id::text AS job_id
 FROM noetl.job AS j JOIN noetl.dag_version AS v USING (tenant_id, organization_id, dag_version_id)
 WHERE $1 = ANY (j.input_datasets) AND (
-    (v.status IN ('active', 'building', 'ready') AND (v.status = 'active' OR v.built ? j.name) AND EXISTS (
+    (v.status IN ('active', 'building', 'ready', 'failed') AND (v.status = 'active' OR v.built ? j.name) AND EXISTS (
         SELECT FROM noetl.dag_version_dataset AS p WHERE p.dag_version_id = j.dag_version_id AND p.dataset_version = $2))
     OR (v.status = 'active' AND EXISTS (
         SELECT FROM noetl.dataset AS d JOIN noetl.dag_current_version AS c ON c.dag = d.producer_dag

@@ -234,6 +234,8 @@ class Runs:
         for scope in scopes:
             async with self._database.transaction(scope) as connection:
                 runs = await open_runs(connection)
+            # A change that was routed while another version came to serve may have made tasks that nobody takes.
+            await self._by_hand.cancel_unused(scope, by="reaper")
             for execution_id in runs:
                 ended += await self._tried(scope, execution_id)
         return ended

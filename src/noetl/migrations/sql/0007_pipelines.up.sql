@@ -26,7 +26,9 @@ CREATE TABLE noetl.dag_version (
     PRIMARY KEY (tenant_id, organization_id, dag_version_id)
 );
 COMMENT ON TABLE noetl.dag_version IS 'Versions of DAGs: what they are made of, their pointer sets, and how far they are.';
-CREATE INDEX idx_dag_version_dag ON noetl.dag_version (tenant_id, organization_id, dag, created_at);
+-- Indexes begin with what tells rows apart: one that began with the key's first columns would be taken for single rows
+-- by a planner that has no statistics yet.
+CREATE INDEX idx_dag_version_dag ON noetl.dag_version (dag, created_at, tenant_id, organization_id);
 
 CREATE TABLE noetl.dag_current_version (
     tenant_id       text COLLATE "C" NOT NULL,
@@ -48,7 +50,7 @@ CREATE TABLE noetl.dag_version_dataset (
 );
 COMMENT ON TABLE noetl.dag_version_dataset IS 'The pointer sets: which generation of each dataset a version of a DAG has.';
 CREATE INDEX idx_dag_version_dataset_generation
-    ON noetl.dag_version_dataset (tenant_id, organization_id, dataset_version);
+    ON noetl.dag_version_dataset (dataset_version, tenant_id, organization_id);
 
 CREATE TABLE noetl.job (
     tenant_id          text COLLATE "C" NOT NULL,
@@ -75,8 +77,8 @@ CREATE TABLE noetl.job (
     PRIMARY KEY (tenant_id, organization_id, job_id)
 );
 COMMENT ON TABLE noetl.job IS 'The jobs of every version of a DAG; jobs of equal generation build the same data.';
-CREATE UNIQUE INDEX uidx_job_version_name ON noetl.job (tenant_id, organization_id, dag_version_id, name);
-CREATE INDEX idx_job_generation ON noetl.job (tenant_id, organization_id, generation);
+CREATE UNIQUE INDEX uidx_job_version_name ON noetl.job (dag_version_id, name, tenant_id, organization_id);
+CREATE INDEX idx_job_generation ON noetl.job (generation, tenant_id, organization_id);
 
 CREATE TABLE noetl.dataset (
     tenant_id             text COLLATE "C" NOT NULL,
@@ -110,8 +112,8 @@ CREATE TABLE noetl.dataset_version (
     PRIMARY KEY (tenant_id, organization_id, dataset_version)
 );
 COMMENT ON TABLE noetl.dataset_version IS 'Generations: one build of a dataset each, written beside the others.';
-CREATE INDEX idx_dataset_version_dataset ON noetl.dataset_version (tenant_id, organization_id, dataset_uuid);
-CREATE INDEX idx_dataset_version_generation ON noetl.dataset_version (tenant_id, organization_id, generation);
+CREATE INDEX idx_dataset_version_dataset ON noetl.dataset_version (dataset_uuid, tenant_id, organization_id);
+CREATE INDEX idx_dataset_version_generation ON noetl.dataset_version (generation, tenant_id, organization_id);
 
 CREATE TABLE noetl.dataset_schema (
     tenant_id       text COLLATE "C" NOT NULL,
@@ -148,7 +150,7 @@ CREATE TABLE noetl.partition_version (
 );
 COMMENT ON TABLE noetl.partition_version IS 'What was visible of a partition and when; `current` marks the greatest version.';
 CREATE UNIQUE INDEX uidx_partition_version_current
-    ON noetl.partition_version (tenant_id, organization_id, dataset_version, partition_key) WHERE current;
+    ON noetl.partition_version (dataset_version, partition_key, tenant_id, organization_id) WHERE current;
 
 CREATE TABLE noetl.task (
     tenant_id        text COLLATE "C" NOT NULL,
@@ -190,13 +192,13 @@ CREATE TABLE noetl.task (
     PRIMARY KEY (tenant_id, organization_id, task_id)
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE noetl.task IS 'Units of jobs'' work. One that has `available_at` is open: it waits, runs, or will be tried again.';
-CREATE UNIQUE INDEX uidx_task_dedupe ON noetl.task (tenant_id, organization_id, generation, dedupe_key);
-CREATE INDEX idx_task_free ON noetl.task (tenant_id, organization_id, runtime, available_at)
+CREATE UNIQUE INDEX uidx_task_dedupe ON noetl.task (generation, dedupe_key, tenant_id, organization_id);
+CREATE INDEX idx_task_free ON noetl.task (runtime, available_at, tenant_id, organization_id)
     WHERE available_at IS NOT NULL AND lease_token IS NULL;
-CREATE INDEX idx_task_running ON noetl.task (tenant_id, organization_id, generation) WHERE status = 'Running';
+CREATE INDEX idx_task_running ON noetl.task (generation, tenant_id, organization_id) WHERE status = 'Running';
 CREATE INDEX idx_task_lease ON noetl.task (lease_until) WHERE status = 'Running';
-CREATE INDEX idx_task_execution ON noetl.task (tenant_id, organization_id, execution_id, available_at);
-CREATE INDEX idx_task_memo ON noetl.task (tenant_id, organization_id, memo_key) WHERE status = 'Completed';
+CREATE INDEX idx_task_execution ON noetl.task (execution_id, available_at, tenant_id, organization_id);
+CREATE INDEX idx_task_memo ON noetl.task (memo_key, tenant_id, organization_id) WHERE status = 'Completed';
 
 CREATE TABLE noetl.task_input (
     tenant_id             text COLLATE "C" NOT NULL,
@@ -210,7 +212,7 @@ CREATE TABLE noetl.task_input (
 );
 COMMENT ON TABLE noetl.task_input IS 'The partitions a task reads, pinned; of a task whose inputs are a payload there are none here.';
 CREATE INDEX idx_task_input_dataset
-    ON noetl.task_input (tenant_id, organization_id, input_dataset_version, input_partition_key);
+    ON noetl.task_input (input_dataset_version, input_partition_key, tenant_id, organization_id);
 
 CREATE TABLE noetl.dataset_cursor (
     tenant_id       text COLLATE "C" NOT NULL,
@@ -253,8 +255,8 @@ CREATE TABLE noetl.outbox (
     PRIMARY KEY (tenant_id, organization_id, outbox_id)
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE noetl.outbox IS 'What has to follow from an event: waking a worker, or routing a change to the jobs that read it.';
-CREATE INDEX idx_outbox_pending ON noetl.outbox (tenant_id, organization_id, kind, available_at) WHERE status = 'Pending';
-CREATE INDEX idx_outbox_execution ON noetl.outbox (tenant_id, organization_id, execution_id) WHERE status = 'Pending';
+CREATE INDEX idx_outbox_pending ON noetl.outbox (kind, available_at, tenant_id, organization_id) WHERE status = 'Pending';
+CREATE INDEX idx_outbox_execution ON noetl.outbox (execution_id, tenant_id, organization_id) WHERE status = 'Pending';
 
 CREATE TABLE noetl.org (
     tenant_id       text COLLATE "C" NOT NULL,
@@ -283,7 +285,7 @@ CREATE TABLE noetl.app_user (
     PRIMARY KEY (tenant_id, organization_id, user_id)
 );
 COMMENT ON TABLE noetl.app_user IS 'The people of an organization.';
-CREATE UNIQUE INDEX uidx_app_user_email ON noetl.app_user (tenant_id, organization_id, email);
+CREATE UNIQUE INDEX uidx_app_user_email ON noetl.app_user (email, tenant_id, organization_id);
 
 CREATE TABLE noetl.org_role (
     tenant_id       text COLLATE "C" NOT NULL,
@@ -294,7 +296,7 @@ CREATE TABLE noetl.org_role (
     PRIMARY KEY (tenant_id, organization_id, role_id)
 );
 COMMENT ON TABLE noetl.org_role IS 'Roles an organization made for itself, such as who may read a dataset.';
-CREATE UNIQUE INDEX uidx_org_role_slug ON noetl.org_role (tenant_id, organization_id, slug);
+CREATE UNIQUE INDEX uidx_org_role_slug ON noetl.org_role (slug, tenant_id, organization_id);
 
 CREATE TABLE noetl.org_role_membership (
     tenant_id       text COLLATE "C" NOT NULL,
@@ -304,7 +306,7 @@ CREATE TABLE noetl.org_role_membership (
     PRIMARY KEY (tenant_id, organization_id, role_id, user_id)
 );
 COMMENT ON TABLE noetl.org_role_membership IS 'Who has which role.';
-CREATE INDEX idx_org_role_membership_user ON noetl.org_role_membership (tenant_id, organization_id, user_id);
+CREATE INDEX idx_org_role_membership_user ON noetl.org_role_membership (user_id, tenant_id, organization_id);
 
 DO $$
 DECLARE
@@ -584,12 +586,11 @@ DECLARE
     said    noetl.event;
     cursors jsonb := '[]';
 BEGIN
-    FOR said IN
-        SELECT e.* FROM unnest(p_execution, p_event) WITH ORDINALITY AS x (execution, event, place)
-        JOIN noetl.event AS e ON e.execution_id = x.execution AND e.event_id = x.event AND e.tenant_id = p_tenant
-            AND e.organization_id = p_organization
-        ORDER BY x.place
-    LOOP
+    FOR place IN 1..cardinality(p_event) LOOP
+        -- Asked for in the key's order, so that no plan made without statistics reads a whole execution for one event.
+        SELECT e.* INTO said FROM noetl.event AS e
+        WHERE e.execution_id = p_execution[place] AND e.event_id >= p_event[place] AND e.tenant_id = p_tenant
+          AND e.organization_id = p_organization ORDER BY e.event_id LIMIT 1;
         CASE
         WHEN said.event_type IN ('partition.committed', 'partition.dropped') THEN
             PERFORM noetl.apply_partition_v1(said);

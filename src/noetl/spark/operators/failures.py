@@ -19,6 +19,8 @@ _PASSING: Final = (
     "MetadataFetchFailed",
     "slave lost",
     "Worker lost",
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
     "Connection reset",
     "Connection refused",
     "Broken pipe",
@@ -31,6 +33,7 @@ _PASSING: Final = (
 _CANCELLED: Final = ("SPARK_JOB_CANCELLED", "cancelled job tags", "OPERATION_CANCELED", "Interrupted")
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]\s*(.+)")
 _USER_ERROR: Final = re.compile(r"^(\w[\w.]*(?:Error|Exception|Warning|Exit|Interrupt)\b.*)$", re.MULTILINE)
+_CAUSE: Final = re.compile(r"^(?:Caused by: |: )[\w.$]+?([A-Z]\w*(?:Exception|Error): .+)$", re.MULTILINE)
 _LONGEST: Final = 600
 
 
@@ -92,7 +95,9 @@ def _sparks(error: BaseException, text: str) -> Failure:
     # The last condition is the cause: the ones before it only say that a job or a file write failed.
     best = next((one for one in reversed(found) if "TASK_WRITE_FAILED" not in one[1]), None)
     if best is None:
-        return Failure(kind, _shortened(f"{kind}: {text.splitlines()[0] if text else 'no message'}"), retryable=passing)
+        causes = _CAUSE.findall(text)
+        cause = causes[-1] if causes else f"{kind}: {text.splitlines()[0] if text else 'no message'}"
+        return Failure(kind, _shortened(cause), retryable=passing)
     sentence = best[2].split(" SQLSTATE:")[0].strip()
     return Failure(best[1].lower(), _shortened(sentence + _line(text)), retryable=passing)
 

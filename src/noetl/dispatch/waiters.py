@@ -1,0 +1,84 @@
+"""Workers of this process, or at its door, that wait for a command.
+
+One that is issued here meanwhile is claimed for them in the transaction that issues it, so that nobody has to look for it
+and claim it in another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from noetl.dispatch.grants import CommandGrant
+from noetl.model.stream import Scope
+
+
+class Waiter:
+    """One worker that waits for up to `want` commands."""
+
+    def __init__(self, worker: str, want: int) -> None:
+        self.worker = worker
+        self.want = want
+        self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when it was given something."""
+        self._promised = 0
+        self._granted: list[CommandGrant] = []
+        self._settled: asyncio.Future[None] | None = None
+
+    def give(self, grant: CommandGrant) -> None:
+        """Hand over what was promised."""
+        self._granted.append(grant)
+        if not self.woken.done():
+            self.woken.set_result(None)
+
+    @contextmanager
+    def promised(self) -> Iterator[Waiter]:
+        """Keep it waiting for the time of the block, in which it may be given one command."""
+        self.want -= 1
+        self._promised += 1
+        try:
+            yield self
+        finally:
+            self._promised -= 1
+            if self._settled is not None and not self._promised and not self._settled.done():
+                self._settled.set_result(None)
+
+    async def granted(self) -> list[CommandGrant]:
+        """Return what it was given, once nothing is promised any more: a promise lasts as long as its transaction."""
+        if self._promised:
+            self._settled = asyncio.get_running_loop().create_future()
+            await self._settled
+        return self._granted
+
+
+class Waiters:
+    """All that wait, by organization, each in its turn."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Scope, deque[Waiter]] = {}
+
+    @contextmanager
+    def waiting(self, scope: Scope, worker: str, want: int) -> Iterator[Waiter]:
+        """Take promises for a worker for the time of the block."""
+        waiter = Waiter(worker, want)
+        line = self._waiting.setdefault(scope, deque())
+        line.append(waiter)
+        try:
+            yield waiter
+        finally:
+            if waiter in line:
+                line.remove(waiter)
+            if not line and self._waiting.get(scope) is line:
+                del self._waiting[scope]
+
+    def next(self, scope: Scope) -> Waiter | None:
+        """Return the next in turn that wants one more, if anybody waits."""
+        line = self._waiting.get(scope)
+        if not line:
+            return None
+        waiter = line.popleft()
+        if waiter.want > 1:
+            line.append(waiter)
+        return waiter

@@ -1,0 +1,79 @@
+"""Pipelines in a process of its own: `process.py GIVEN`, a JSON of `Given`. Tells on its output what becomes of tasks.
+
+The fault points armed in its environment stop or kill it; SIGTERM ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from noetl.model.task import TaskGrant
+from noetl.pipelines.in_process import OperatorFailed
+from noetl.runtime.settings import Settings
+from noetl.runtime.wiring import open_runtime
+from noetl.spark.drivers import Drivers
+from noetl.spark.lake import Lake
+from noetl.spark.options import SparkOptions
+from noetl.spark.protocol import Work
+from noetl.testing.pipelines import connected, open_task_engine, working
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process is told."""
+
+    url: str
+    home: str
+    lake: str
+    spark: SparkOptions | None = None
+    emits: tuple[str, str, str] | None = None
+    """A DAG, a source of it, and the key under which it is asked for."""
+
+
+def tell(grant: TaskGrant, status: str, error: str | None) -> None:
+    """Say what became of a task."""
+    say(f"{grant.job} {status}")
+
+
+def say(line: str) -> None:
+    """Write a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def fail(work: Work) -> NoReturn:
+    """Do what every source without a query does here."""
+    raise OperatorFailed("not in this process")
+
+
+async def drive(given: Given) -> None:
+    """Do everything that waits in the database until told to stop."""
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    settings = Settings.model_validate({"runtime": {"home": given.home}, "database": {"url": given.url}})
+    async with AsyncExitStack() as stack:
+        runtime = await stack.enter_async_context(open_runtime(settings))
+        engine = await stack.enter_async_context(open_task_engine(runtime))
+        tested = connected(engine, runtime, runtime.scope, Lake(given.lake), Path(given.home, "dag"))
+        tested.made.given["failing"] = fail
+        if given.emits is not None:
+            dag, job, key = given.emits
+            await engine.runs.emit(runtime.scope, dag, job, requested_by="tests", key=key)
+        drivers = None
+        if given.spark is not None:
+            drivers = Drivers(given.spark)
+            stack.push_async_callback(drivers.close)
+        engine.start()
+        await stack.enter_async_context(working(tested, drivers, on_task=tell))
+        say("ready")
+        await told.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(drive(msgspec.json.decode(sys.argv[1], type=Given)))
