@@ -24,6 +24,7 @@ async def test_equal_inputs_are_not_worked_again_and_the_task_says_so(pipelines:
 
 
 async def test_a_task_on_older_inputs_that_ends_last_replaces_nothing(pipelines: TestedPipelines) -> None:
+    """INV-61."""
     pipelines.give("orders", order(1, 1))
     await pipelines.deploy(shop())
     gate = pipelines.gate("clean")
