@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
 
@@ -14,6 +16,9 @@ pytest_plugins = [
     "noetl.testing.spark",
     "noetl.testing.pipelines",
 ]
+
+# Small jobs in many JVMs: compiling them quickly takes less time than running them quickly would save.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("noetl", deadline=None)

@@ -127,6 +127,8 @@ def run_commands(blocks: list[Block], home: Path, prelude: str = "") -> str:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "NOETL_HOME": str(home),
         "NOETL_SERVER__PORT": port,
+        # It is made for the next start of Spark, which a test does not have.
+        "NOETL_SPARK__ARCHIVE": "false",
         "COLUMNS": "160",
     }
     shell = subprocess.Popen(
