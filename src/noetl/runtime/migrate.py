@@ -57,11 +57,11 @@ def _configured(owner_url: str) -> Iterator[tuple[Any, list[str]]]:
         connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK})
         connection.commit()
 
-        def run_sql(name: str, start: str = "") -> None:
+        def run_sql(name: str, start: str = "", stop: str | None = None) -> None:
             # The driver sends a script without parameters as it is, so that bodies with % and : need no escapes.
             script = (_FOLDER / "sql" / name).read_text()
             cursor = connection.connection.cursor()
-            cursor.execute(script[script.index(start) :])
+            cursor.execute(script[script.index(start) : None if stop is None else script.index(stop)])
             if not start:
                 applied.append(name.removesuffix(".sql"))
 

@@ -13,4 +13,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    context.config.attributes["run_sql"]("0007_pipelines.down.sql")
+    run_sql = context.config.attributes["run_sql"]
+    run_sql("0007_pipelines.down.sql")
+    run_sql("0004_work.up.sql", "CREATE FUNCTION noetl.broken_fences_v1(", "-- The only way into the ledger.")

@@ -13,4 +13,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    context.config.attributes["run_sql"]("0008_packed_append.down.sql")
+    run_sql = context.config.attributes["run_sql"]
+    run_sql("0008_packed_append.down.sql")
+    run_sql("0004_work.up.sql", "-- The only way into the ledger.", "DROP FUNCTION noetl.append_v1;")
