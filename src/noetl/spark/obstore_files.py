@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from noetl.model.dataset import FileEntry
+from noetl.spark.durable import make_durable
 from noetl.spark.lake import Lake
 from noetl.spark.statistics import column_statistics
 
@@ -21,23 +23,29 @@ _WHOLE_BYTES: Final = 256 << 20
 
 def read_table(lake: Lake, path: str, columns: Sequence[str] | None = None) -> pa.Table:
     """Read one file, or some of its columns."""
-    return opened(lake, path, 0).read(columns=None if columns is None else list(columns))
+    with opened(lake, path, 0) as parquet:
+        return parquet.read(columns=None if columns is None else list(columns))
 
 
 def write_table(lake: Lake, path: str, table: pa.Table) -> FileEntry:
     """Write one file and return its entry."""
     file = ParquetFile(lake, path, table.schema)
     file.add(table)
-    return file.close()
+    entry = file.close()
+    make_durable(lake, [path])
+    return entry
 
 
-def opened(lake: Lake, path: str, size: int) -> pq.ParquetFile:
-    """Open a file of some size; a small one of an object store is fetched at once."""
+@contextmanager
+def opened(lake: Lake, path: str, size: int) -> Iterator[pq.ParquetFile]:
+    """Open a file of some size for the time of the block; a small one of an object store is fetched at once."""
     import obstore
 
     if lake.directory is not None or size > _WHOLE_BYTES:
-        return pq.ParquetFile(lake.opened(path))
-    return pq.ParquetFile(pa.BufferReader(pa.py_buffer(obstore.get(lake.store(), path).bytes())))
+        with lake.opened(path) as source:
+            yield pq.ParquetFile(source)
+    else:
+        yield pq.ParquetFile(pa.BufferReader(pa.py_buffer(obstore.get(lake.store(), path).bytes())))
 
 
 class ParquetFile:

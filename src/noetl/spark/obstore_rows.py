@@ -78,10 +78,10 @@ def reader(lake: Lake, schema: pa.Schema, key: str | None) -> Callable[[Batches]
     def read(batches: Batches) -> Batches:
         for batch in batches:
             for entry in batch.to_pylist():
-                parquet = opened(lake, entry["path"], entry["bytes"])
-                held = [name for name in parquet.schema_arrow.names if name in schema.names]
-                for rows in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=held):
-                    yield _conformed(rows, schema, key, entry["task"])
+                with opened(lake, entry["path"], entry["bytes"]) as parquet:
+                    held = [name for name in parquet.schema_arrow.names if name in schema.names]
+                    for rows in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=held):
+                        yield _conformed(rows, schema, key, entry["task"])
 
     return read
 

@@ -67,7 +67,7 @@ async def test_a_frame_that_runs_out_of_time_goes_on_as_another(playbooks: Playb
             playbooks,
             f"{{mode: parallel, max_in_flight: 2, frame: {{max_rows: 15, max_seconds: 0.1, row_concurrency: {lanes}}}}}",
             tool=f"{{kind: http, url: '{api}/api/v1/concurrency/probe',"
-            f" params: {{delay_seconds: 0.03, label: '{lanes}-{{{{ row }}}}'}}}}",
+            f" params: {{delay_seconds: 0.06, label: '{lanes}-{{{{ row }}}}'}}}}",
             rows=list(range(30)),
         )
         assert state.status == "COMPLETED", state.error
