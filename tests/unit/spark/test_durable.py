@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from noetl.spark.durable import make_durable
 from noetl.spark.lake import Lake
+from noetl.spark.obstore_files import write_table
+from noetl.spark.statistics import measured
 
 
 def test_a_file_and_all_directories_up_to_the_lake_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +37,18 @@ def test_a_file_and_all_directories_up_to_the_lake_are_flushed(tmp_path: Path, m
 def test_an_object_store_needs_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: pytest.fail("nothing is to be flushed"))
     make_durable(Lake("s3://bucket/lake", {}, native=False), ["a/part.parquet"])
+
+
+@pytest.mark.parametrize("way", ["written by Spark", "rewritten here"])
+def test_no_entry_of_a_file_is_given_before_it_is_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    table, flushed = pa.table({"a": [1]}), []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: flushed.append(os.fstat(descriptor).st_ino))
+    if way == "written by Spark":
+        pq.write_table(table, tmp_path / "part.parquet")
+        (entry,) = measured(Lake(str(tmp_path)), ["part.parquet"])
+    else:
+        entry = write_table(Lake(str(tmp_path)), "part.parquet", table)
+    assert entry.rows == 1
+    assert (tmp_path / "part.parquet").stat().st_ino in flushed
