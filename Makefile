@@ -4,10 +4,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench lock verify clean
+.PHONY: help setup demo test test-slow check bench lock verify clean
 
 help: ## Show what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "NoETL needs Python 3.11 or newer (set PYTHON=...)"; exit 2; }
@@ -22,8 +22,14 @@ setup: $(READY) ## Make .venv from the lock file
 demo: $(READY) ## Run the example pipeline on embedded defaults, change it, go back, and prove the first answer
 	$(BIN)/python -m examples.clinic.demo
 
-test: $(READY) ## Run all tests, with the servers they need
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+# Hundreds of processes are started by tests, and where PYTHONDONTWRITEBYTECODE is set each would compile everything anew.
+test: $(READY) ## Run the tests, with the servers they need
+	@$(BIN)/python -m compileall -q src
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $(ARGS)
+
+test-slow: $(READY) ## Run the tests that start Spark over and over: clusters, drivers, kills, the ledger on them
+	@$(BIN)/python -m compileall -q src
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow $(ARGS)
 
 check: $(READY) ## Lint, types, layers, generated files, invariants
 	$(BIN)/ruff check .

@@ -12,6 +12,10 @@ from bench.figure import Figure, table
 
 GROUPS = {
     "append": ("append.batch100", "append.concurrent64"),
+    "backfill": ("backfill.queue", "backfill.preview_s"),
+    "bulk-replay": ("bulk-replay.ledger", "bulk-replay.lake", "bulk-replay.growth"),
+    "cron": ("cron.tick",),
+    "lake": ("lake.rate", "lake.lag_p95_ms"),
     "loop": ("loop.item_ms",),
     "pft": (
         "pft.wall",
@@ -21,14 +25,19 @@ GROUPS = {
         "pft.memory_mb",
         "pft.growth",
     ),
+    "projector": ("projector.rate", "projector.scaling", "projector.lag_p95_ms"),
+    "query": ("query.overhead_ms",),
     "replay": ("replay.full", "replay.snapshot", "replay.memory"),
     "spark-job": ("spark-job.wall", "spark-job.obstore"),
     "spark-task": ("spark-task.wall",),
     "spark-batch": ("spark-batch.wall", "spark-batch.other"),
     "spark-frames": ("spark-frames.wall",),
-    "steps": ("steps.sequential", "steps.concurrent"),
+    "steps": ("steps.sequential", "steps.concurrent", "steps.worker_sequential", "steps.worker_concurrent"),
     "start": ("start.help", "start.embedded"),
+    "stream": ("stream.publish", "stream.relay", "stream.ack"),
     "tasks": ("tasks.rate",),
+    "views": ("views.batch",),
+    "tiers": ("tiers.shm_vs_s3", "tiers.shm_vs_disk", "tiers.write", "tiers.small", "tiers.reduce"),
 }
 """Each group, one module of this package, with its figures."""
 
@@ -44,6 +53,9 @@ NAMES = ("all", *GROUPS, *(figure for figures in GROUPS.values() for figure in f
 @click.option(
     "--rounds", default=3, show_default=True, help="Runs of each kind in the pft group; medians are compared."
 )
+@click.option(
+    "--executions", default=20_000, show_default=True, help="Executions of a hundred events in the bulk-replay group."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per figure and line.")
 def main(
     names: tuple[str, ...],
@@ -52,6 +64,7 @@ def main(
     max_in_flight: int,
     row_concurrency: int,
     rounds: int,
+    executions: int,
     as_json: bool,
 ) -> None:
     """Measure figures beside their bare floors: a group, a figure, or all.
@@ -72,6 +85,8 @@ def main(
         sizes: tuple[object, ...] = ()
         if group == "pft":
             sizes = (module.Options(module.Sizes(facilities, patients, max_in_flight, row_concurrency), rounds),)
+        if group == "bulk-replay":
+            sizes = (executions,)
         for figure in uvloop.run(module.figures(wanted, *sizes)):
             figures.append(figure)
             if as_json:

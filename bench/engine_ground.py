@@ -75,7 +75,7 @@ async def open_engine_ground(slots: int = RUN_SLOTS) -> AsyncIterator[EngineGrou
         shutil.rmtree(folder)
 
 
-def chain(path: str, steps: int) -> str:
+def chain(path: str, steps: int, tool: str = "{kind: noop}") -> str:
     """Return a playbook of trivial steps one after another."""
     lines = [
         "apiVersion: noetl.io/v2",
@@ -85,7 +85,7 @@ def chain(path: str, steps: int) -> str:
     ]
     for number in range(steps):
         lines.append(f"  - step: s{number}")
-        lines.append("    tool: {kind: noop}")
+        lines.append(f"    tool: {tool}")
         if number + 1 < steps:
             lines.append(f"    next: {{arcs: [{{step: s{number + 1}}}]}}")
     return "\n".join(lines)

@@ -1,4 +1,7 @@
-"""What a step costs: trivial steps one after another and many small executions at once, beside as many bare commits."""
+"""What a step costs: trivial steps one after another and many small executions at once, beside as many bare commits.
+
+A step without work is passed in the decision that enters it; the figures of `worker` are of steps that go to a worker.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,28 @@ STEPS = 200
 EXECUTIONS = 200
 CLIENTS = 16
 ROUNDS = 5
+IDLE, WORKING = "{kind: noop}", "{kind: noop, input: {some: work}}"
 
 _INSERT = "INSERT INTO noetl.bare_commit (execution_id, step) VALUES ($1, $2)"
 
 
 async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure on one embedded server with the settings it ships with."""
-    measures = {"steps.sequential": _sequential, "steps.concurrent": _concurrent}
+    measures = {
+        "steps.sequential": (_sequential, IDLE),
+        "steps.concurrent": (_concurrent, IDLE),
+        "steps.worker_sequential": (_sequential, WORKING),
+        "steps.worker_concurrent": (_concurrent, WORKING),
+    }
     async with open_engine_ground() as ground:
         owner = await ground.bare()
         await owner.execute("CREATE TABLE noetl.bare_commit (execution_id bigint, step integer)")
         await owner.close()
-        return [await measures[name](ground) for name in wanted]
+        return [await measure(name, ground, tool) for name in wanted for measure, tool in [measures[name]]]
 
 
-async def _sequential(ground: EngineGround) -> Figure:
-    entry = await ground.register(chain("bench/chain", STEPS))
+async def _sequential(name: str, ground: EngineGround, tool: str) -> Figure:
+    entry = await ground.register(chain(name, STEPS, tool))
 
     async def ours(_number: int) -> float:
         return await ground.timed(entry)
@@ -44,11 +53,11 @@ async def _sequential(ground: EngineGround) -> Figure:
 
     await ours(0)
     mine, bare = await alternating(ours, floor, ROUNDS)
-    return Figure.ratio("steps.sequential", mine, bare, "s", 3.0, "less")
+    return Figure.ratio(name, mine, bare, "s", 3.0, "less")
 
 
-async def _concurrent(ground: EngineGround) -> Figure:
-    entry = await ground.register(chain("bench/three", 3))
+async def _concurrent(name: str, ground: EngineGround, tool: str) -> Figure:
+    entry = await ground.register(chain(name, 3, tool))
 
     async def ours(_number: int) -> float:
         return EXECUTIONS * 3 / await ground.timed(entry, EXECUTIONS)
@@ -70,4 +79,4 @@ async def _concurrent(ground: EngineGround) -> Figure:
 
     await ours(0)
     mine, bare = await alternating(ours, floor, ROUNDS)
-    return Figure.ratio("steps.concurrent", mine, bare, "steps/s", 0.3, "more")
+    return Figure.ratio(name, mine, bare, "steps/s", 0.3, "more")

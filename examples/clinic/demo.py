@@ -1,26 +1,37 @@
 """Walks through a pipeline's life on the command line: `python -m examples.clinic.demo`, which `make demo` runs.
 
-Starts the example's own API, then calls `noetl` as a person would and says before each call what is about to happen and
-what is being waited for. Everything lies in `.noetl/`; running it again is welcome.
+Starts the example's own API, then runs the commands that a person would, one after the other in this process, and says
+before each what is about to happen and what is being waited for. Everything lies in `.noetl/`; running it again is welcome.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import shutil
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from typing import Any
+
+from noetl.cli.main import run
 
 HERE = Path(__file__).parent
 PROJECT = Path(".noetl/demo/clinic")
 PORT = 18555
 DATASET = "readings_by_age"
-NOETL = str(Path(sys.executable).parent / "noetl")
+VIEW = Path(os.path.relpath(HERE.parent / "views" / "dataset_freshness.yaml"))
+PICTURES = (Path(".noetl/demo/frames.png"), Path(".noetl/demo/frames.svg"))
+COSTS = (
+    "SELECT dataset, sum(CASE WHEN kind = 'dataset' THEN rows ELSE 0 END) AS rows, sum(bytes) AS bytes,"
+    " round(sum(tool_seconds), 2) AS tools, round(sum(spark_seconds), 2) AS spark"
+    " FROM noetl_costs WHERE dataset LIKE 'clinic.%' GROUP BY 1 ORDER BY 1"
+)
 _OLD = "round(avg(reading), 1) AS average"
 _NEW = "CAST(percentile_approx(reading, 0.5) AS double) AS average"
 
@@ -28,6 +39,8 @@ _NEW = "CAST(percentile_approx(reading, 0.5) AS double) AS average"
 def main() -> int:
     """Run all steps; the first that fails ends the demo with its exit code."""
     began = time.monotonic()
+    # Small jobs in several JVMs: compiling them quickly takes less time than running them quickly would save.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     with api():
         project()
         say("1. Run the pipeline: two playbooks fetch from the API in frames, Spark cleans, joins and adds up.")
@@ -53,14 +66,30 @@ def main() -> int:
         noetl("datasets", "head", DATASET, "--as-of", first["mark"])
         again = shown("--as-of", first["mark"])
         noetl("verify")
+        look_back()
     same = first["checksum"] == again["checksum"]
     say(
         f"first answer {first['checksum'][:16]}, as of then {again['checksum'][:16]}: {'equal' if same else 'DIFFERENT'}"
     )
     say(f"the changed answer had {second['checksum'][:16]}; all took {time.monotonic() - began:.0f} s")
-    say(f"Look on: noetl dag status clinic, noetl tasks list, noetl datasets show {DATASET}, noetl dag list clinic.")
+    say(f"Look on: noetl dag status clinic, noetl tasks list, noetl datasets show {DATASET}, noetl views list.")
     say(f"The project is in {PROJECT}, its data in .noetl/lake. Change a file and `noetl dag run {PROJECT}/dag.yaml`.")
     return 0 if same else 1
+
+
+def look_back() -> None:
+    """Look at what has happened: a view that follows the ledger, the lake of all events, and a picture of one run."""
+    say("9. All of that are events, and a view follows them: which dataset was committed to when, and how often?")
+    say("   A server keeps it up to date by itself; here it is brought up to now once, which waits for Spark again.")
+    noetl("views", "deploy", str(VIEW))
+    noetl("views", "run", "dataset_freshness", "--once")
+    noetl("views", "rows", "dataset_freshness")
+    say("10. Put all events into the lake and make facts of them; then ask what it cost, like any other dataset.")
+    noetl("lake", "sync")
+    noetl("query", COSTS)
+    say("11. Draw the frames of the last playbook that fetched: who had which rows when.")
+    ran = answered("executions", "list", "--path", "examples/clinic/ingest", "--limit", "1")[0]["execution_id"]
+    noetl("executions", "plot", ran, *(part for file in PICTURES for part in ("-o", str(file))))
 
 
 def project() -> None:
@@ -85,18 +114,23 @@ def replace(old: str, new: str) -> None:
 def noetl(*arguments: str) -> None:
     """Run a command before the reader's eyes."""
     print(f"\n$ noetl {' '.join(arguments)}", flush=True)
-    code = subprocess.call([NOETL, *arguments])
-    if code:
+    if code := run(arguments):
         sys.exit(f"`noetl {' '.join(arguments)}` ended with {code}")
 
 
 def shown(*arguments: str) -> dict[str, str]:
     """Return checksum and mark of the published dataset."""
-    answer = subprocess.run(
-        [NOETL, "datasets", "show", DATASET, "--json", *arguments], capture_output=True, text=True, check=True
-    )
-    found: dict[str, str] = json.loads(answer.stdout)
+    found: dict[str, str] = answered("datasets", "show", DATASET, *arguments)
     return found
+
+
+def answered(*arguments: str) -> Any:
+    """Return what a command says as JSON."""
+    with redirect_stdout(io.StringIO()) as answer:
+        code = run((*arguments, "--json"))
+    if code:
+        sys.exit(f"`noetl {' '.join(arguments)}` ended with {code}")
+    return json.loads(answer.getvalue())
 
 
 def say(text: str) -> None:

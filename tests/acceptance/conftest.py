@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.acceptance.docs_noetl import quick_noetl
 
 from noetl.cli.main import run
 
 Noetl = Callable[..., tuple[int, str, str]]
 """Runs a command and gives its exit code, output and errors."""
+
+
+@pytest.fixture(scope="session")
+def quick_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory with a `noetl` that starts at once, for shells that run many."""
+    with quick_noetl(tmp_path_factory.mktemp("programs")) as directory:
+        yield directory
 
 
 @pytest.fixture

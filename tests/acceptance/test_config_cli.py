@@ -68,7 +68,7 @@ def test_show_json_holds_settings_and_origins(run: Run) -> None:
 
 
 def test_show_leaves_an_invalid_configuration_to_the_error_printer(run: Run) -> None:
-    assert isinstance(run("show", NOETL_SHARD_ID="x").exception, ConfigError)
+    assert isinstance(run("show", NOETL_WORKER__SLOTS="x").exception, ConfigError)
 
 
 def test_check_accepts_a_valid_file(run: Run) -> None:
@@ -99,15 +99,15 @@ def test_check_counts_one_problem_in_the_singular(run: Run) -> None:
 
 
 def test_check_json_lists_problems_for_programs(run: Run) -> None:
-    result = run("check", "--json", NOETL_SHARD_ID="x")
+    result = run("check", "--json", NOETL_WORKER__SLOTS="x")
     assert result.exit_code == 2
     assert json.loads(result.stdout) == {
         "valid": False,
         "problems": [
             {
-                "path": "runtime.shard_id",
+                "path": "worker.slots",
                 "message": "must be a whole number, not 'x'",
-                "source": "NOETL_SHARD_ID",
+                "source": "NOETL_WORKER__SLOTS",
                 "line": None,
                 "column": None,
                 "hint": None,

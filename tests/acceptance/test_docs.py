@@ -2,8 +2,8 @@
 
 A fence says what is done with it: `yaml` is a playbook that has no problems, `yaml run` one that is run, followed by what
 it came to as `json came to`; `yaml old` has old spellings and no errors, `yaml wrong` has errors; `yaml dag` is a DAG
-without problems, `yaml dag wrong` one with errors; `yaml settings` is a settings file. `sh` is run; `sh ignore: REASON`
-is not.
+without problems, `yaml dag wrong` one with errors; `yaml view` is a view without problems; `yaml settings` is a
+settings file, `yaml alerts` one of alerts. `sh` is run; `sh ignore: REASON` is not.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ from typing import Any
 
 import pytest
 
+from noetl.alerts.document import parse_alerts
 from noetl.dag.parse import problems_of as dag_problems_of
 from noetl.plan.state import State
 from noetl.playbook.check import problems_of
 from noetl.runtime.config import load_settings
+from noetl.runtime.embedded import EmbeddedServer
 from noetl.testing.playbooks import Playbooks
+from noetl.testing.postgres import quick_place
+from noetl.views.document import problems_of as view_problems_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOTES = {
-    "yaml": {"", "run", "old", "wrong", "dag", "dag wrong", "settings"},
+    "yaml": {"", "run", "old", "wrong", "dag", "dag wrong", "view", "settings", "alerts"},
     "json": {"", "came to"},
     "sh": {""},
     "text": {""},
@@ -45,6 +49,10 @@ DAG_NOTES = ("dag", "dag wrong")
 SERVER_PORT = "8082"
 PAGE_SECONDS = 600
 """How long the commands of a page may take; where Spark is among them, most of it is its start."""
+EVENTS_ALONE = {"event-lake.md", "replay-on-spark.md"}
+"""Pages that bring the lake up to date and ask for no facts; the README's commands make those."""
+INSTALLED = {"sources.md"}
+"""Pages with the `noetl` that is installed: the quick one resumes a source before the turn that was to stop has ended."""
 
 
 @dataclass(frozen=True)
@@ -97,22 +105,22 @@ def temporary_home() -> Iterator[Path]:
 
     It would start and stop with every command otherwise, which takes longer than most commands.
     """
-    with tempfile.TemporaryDirectory(prefix="noetl-docs-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="noetl-docs-", dir=quick_place(), ignore_cleanup_errors=True) as folder:
         path = Path(folder)
         path.chmod(0o755)
-        environment = {**os.environ, "NOETL_HOME": str(path / ".noetl")}
-        database = [sys.executable, "-m", "noetl", "db"]
-        subprocess.run([*database, "start"], env=environment, capture_output=True, timeout=60, check=True)
+        server = EmbeddedServer(path / ".noetl")
+        server.start()
         try:
             yield path / ".noetl"
         finally:
-            subprocess.run([*database, "stop"], env=environment, capture_output=True, timeout=60, check=False)
+            server.stop()
 
 
-def run_commands(blocks: list[Block], home: Path, prelude: str = "") -> str:
+def run_commands(blocks: list[Block], home: Path, spark_cache: Path, programs: Path, prelude: str = "") -> str:
     """Run the commands of a page in one shell, as a reader in one terminal would, and return what it printed.
 
     The server's port is a free one, so that pages can be tested beside each other and beside a server that runs here.
+    Spark starts as it does from the second time on. What is in `programs` comes before what is installed.
     """
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -124,11 +132,12 @@ def run_commands(blocks: list[Block], home: Path, prelude: str = "") -> str:
     )
     environment = {
         **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"])),
         "NOETL_HOME": str(home),
         "NOETL_SERVER__PORT": port,
-        # It is made for the next start of Spark, which a test does not have.
-        "NOETL_SPARK__ARCHIVE": "false",
+        "NOETL_SPARK__CACHE_DIRECTORY": str(spark_cache),
+        "NOETL_SPARK__CONF": '["spark.sql.shuffle.partitions=2"]',
+        "NOETL_EVENT_LAKE__FACTS": str(not {block.page.name for block in blocks} & EVENTS_ALONE).lower(),
         "COLUMNS": "160",
     }
     shell = subprocess.Popen(
@@ -190,6 +199,13 @@ def test_the_dags_of_the_documents_are_as_good_as_they_say(page: Path) -> None:
             assert has_errors if block.note == "dag wrong" else not problems, f"{block.place}: {told}"
 
 
+@pytest.mark.parametrize("page", pages_with("yaml", "view"), ids=lambda page: page.name)
+def test_the_views_of_the_documents_have_no_problems(page: Path) -> None:
+    for block in blocks_of(page, "yaml"):
+        if block.note == "view":
+            assert view_problems_of(block.text, file=block.place) == []
+
+
 @pytest.mark.service
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("page", pages_with("yaml", "run"), ids=lambda page: page.name)
@@ -228,10 +244,18 @@ def test_the_settings_of_the_documents_are_good(page: Path, tmp_path: Path, monk
             load_settings(file)
 
 
+@pytest.mark.parametrize("page", pages_with("yaml", "alerts"), ids=lambda page: page.name)
+def test_the_files_of_alerts_of_the_documents_are_good(page: Path) -> None:
+    for block in blocks_of(page, "yaml"):
+        if block.note == "alerts":
+            assert parse_alerts(block.text, file=block.place).rules
+
+
 @pytest.mark.service
 @pytest.mark.timeout(PAGE_SECONDS + 60)
 @pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.name)
-def test_the_commands_of_the_documents_run_in_order(page: Path) -> None:
+def test_the_commands_of_the_documents_run_in_order(page: Path, spark_cache: Path, quick_programs: Path) -> None:
     commands = [block for block in blocks_of(page, "sh") if not is_ignored(block)]
+    programs = Path(sys.executable).parent if page.name in INSTALLED else quick_programs
     with temporary_home() as home:
-        run_commands(commands, home)
+        run_commands(commands, home, spark_cache, programs)

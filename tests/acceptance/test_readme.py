@@ -27,7 +27,7 @@ def recipe(target: str) -> str:
 def test_the_readme_begins_with_two_commands() -> None:
     text = README.read_text()
     assert COMMANDS[0].text.splitlines()[0] == "make demo"
-    assert "`make test` runs all tests" in text
+    assert "`make test` runs the tests" in text
     assert not any(is_ignored(block) for block in COMMANDS), "every command of the README is run"
     for target in re.findall(r"make (\w+)", text):
         assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), f"the Makefile has no {target}"
@@ -39,10 +39,10 @@ def test_the_readme_leads_to_files_that_are_there() -> None:
 
 
 @pytest.mark.service
-def test_every_command_of_the_readme_runs_in_order() -> None:
+def test_every_command_of_the_readme_runs_in_order(spark_cache: Path, quick_programs: Path) -> None:
     demo = f'make() {{ test "$*" = demo\n{recipe("demo")}\n}}'
     with temporary_home() as home:
-        printed = run_commands(COMMANDS, home, prelude=demo)
+        printed = run_commands(COMMANDS, home, spark_cache, quick_programs, prelude=demo)
     assert re.search(r"first answer (\w+), as of then \1: equal", printed)
     assert re.search(r"^north +2 +62\.00", printed, re.MULTILINE)
     assert '["HELLO, BARBARA!"]' in printed

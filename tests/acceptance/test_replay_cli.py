@@ -138,34 +138,32 @@ def test_snapshots_shorten_a_replay_and_change_nothing_else(noetl: Noetl, told: 
     assert short == full
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["events", "5"], 1, "there is no execution 5 in default/default"),
-        (["events", "abc"], 2, "'abc' is no execution"),
-        (["events", "noetl://tenant/a/org/b/worker/w"], 2, "not the locator of an execution"),
-        (["replay"], 2, "name one execution, or give --organization"),
-        (["replay", "5"], 1, "there is no execution 5"),
-        (["replay", "last", "--as-of-position", "999999"], 2, "beyond the head of shard"),
-        (["replay", "last", "--as-of-event", "604876797720658689"], 2, "has no event 604876797720658689"),
-        (["replay", "last", "--as-of-time", "noon"], 2, "'noon' is no time"),
-        (["replay", "last", "--as-of-time", "2026-05-16T12:00:00"], 2, "has no offset"),
-        (["replay", "last", "--as-of", "m1.AAAA"], 2, "is not a mark"),
-        (["replay", "last", "--as-of", "soon"], 2, "is no point in the history"),
-        (["replay", "last", "--as-of-position", "1", "--as-of-time", "2026-05-16T12:00:00Z"], 2, "different points"),
-        (["replay", "last", "--projection", "frames"], 2, "there is no projection 'frames'"),
-        (["verify", "5"], 1, "there is no execution 5"),
-        (["verify", "last", "--all"], 2, "two questions"),
-    ],
+MISTAKES = (
+    (["events", "5"], 1, "there is no execution 5 in default/default"),
+    (["events", "abc"], 2, "'abc' is no execution"),
+    (["events", "noetl://tenant/a/org/b/worker/w"], 2, "not the locator of an execution"),
+    (["replay"], 2, "name one execution, or give --organization"),
+    (["replay", "5"], 1, "there is no execution 5"),
+    (["replay", "last", "--as-of-position", "999999"], 2, "beyond the head of shard"),
+    (["replay", "last", "--as-of-event", "604876797720658689"], 2, "has no event 604876797720658689"),
+    (["replay", "last", "--as-of-time", "noon"], 2, "'noon' is no time"),
+    (["replay", "last", "--as-of-time", "2026-05-16T12:00:00"], 2, "has no offset"),
+    (["replay", "last", "--as-of", "m1.AAAA"], 2, "is not a mark"),
+    (["replay", "last", "--as-of", "soon"], 2, "is no point in the history"),
+    (["replay", "last", "--as-of-position", "1", "--as-of-time", "2026-05-16T12:00:00Z"], 2, "different points"),
+    (["replay", "last", "--projection", "frames"], 2, "there is no projection 'frames'"),
+    (["verify", "5"], 1, "there is no execution 5"),
+    (["verify", "last", "--all"], 2, "two questions"),
 )
-def test_mistakes_are_answered_in_one_line(
-    noetl: Noetl, told: Run, arguments: list[str], code: int, message: str
-) -> None:
-    found, out, err = noetl(*arguments)
-    assert (found, out) == (code, "")
-    assert err.startswith("error: ")
-    assert message in err
-    assert "Traceback" not in err
+
+
+def test_mistakes_are_answered_in_one_line(noetl: Noetl, told: Run) -> None:
+    for arguments, code, message in MISTAKES:
+        found, out, err = noetl(*arguments)
+        assert (found, out) == (code, ""), arguments
+        assert err.startswith("error: "), arguments
+        assert message in err
+        assert "Traceback" not in err
 
 
 def test_last_of_nothing_is_not_found(noetl: Noetl) -> None:

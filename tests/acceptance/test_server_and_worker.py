@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,33 @@ def test_a_worker_does_what_is_asked_over_http_and_finishes_it_when_it_is_told_t
     assert states == {"greet": "completed", "each": "running"}, "it finished its command and took nothing new"
     server.send_signal(signal.SIGINT)
     assert server.wait(30) == 0
+
+
+def test_a_worker_over_http_has_the_server_resolve_a_keychain(noetl: Noetl, begin: Begin, tmp_path: Path) -> None:
+    """INV-45."""
+    (tmp_path / "kept.yaml").write_text(
+        """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: kept, path: demo/kept}
+keychain:
+  - {name: shop, kind: static, scope: global, data: {token: canary-4711, region: eu}}
+workflow:
+  - step: say
+    tool:
+      kind: python
+      input: {token: "{{ keychain.shop.token }}", region: "{{ keychain.shop.region }}"}
+      code: "result = {'length': len(token), 'said': f'{token} of {region}'}"
+"""
+    )
+    server = begin("server", "--port", "0", NOETL_SECRET_KEY=b64encode(bytes(range(32))).decode())
+    url = line(server).removeprefix("listening on ")
+    worker = begin("worker", "--slots", "1", "--server", url)
+    line(worker)
+    assert noetl("catalog", "register", "kept.yaml")[0] == 0
+    facts = ended(noetl, call(f"{url}/api/execute", {"path": "demo/kept"})["execution_id"])
+    assert (facts["status"], facts["error"]) == ("COMPLETED", None)
+    assert facts["results"]["say"]["data"] == {"length": 11, "said": "*** of eu"}
 
 
 def test_a_second_signal_stops_at_once(noetl: Noetl, begin: Begin) -> None:

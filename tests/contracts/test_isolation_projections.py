@@ -76,12 +76,12 @@ async def test_the_view_of_executions_obeys_the_same_rules(database: Database, s
     assert [tuple(row) for row in rows] == [("acme", "care", "acme-care", "RUNNING")]
 
 
-@pytest.mark.parametrize("table", [*TABLES, "projection_checkpoint"])
 @pytest.mark.parametrize("statement", ["DELETE FROM noetl.{}", "UPDATE noetl.{} SET {} = {}", "TRUNCATE noetl.{}"])
 async def test_the_runtime_cannot_write_what_projectors_write(
-    database: Database, store: PostgresProjectionStore, table: str, statement: str
+    database: Database, store: PostgresProjectionStore, statement: str
 ) -> None:
-    column = {"projection_checkpoint": "position", "result_ref": "ref_id"}.get(table, "checksum")
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        async with database.transaction(SCOPES[0]) as connection:
-            await connection.execute(statement.format(table, column, column))
+    for table in (*TABLES, "projection_checkpoint"):
+        column = {"projection_checkpoint": "position", "result_ref": "ref_id"}.get(table, "checksum")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            async with database.transaction(SCOPES[0]) as connection:
+                await connection.execute(statement.format(table, column, column))

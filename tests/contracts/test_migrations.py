@@ -131,7 +131,9 @@ def test_the_owner_is_no_superuser_and_owns_everything(owner_url: str) -> None:
     assert owners == [("noetl_owner", False, False)]
 
 
-@pytest.mark.parametrize("role", ["noetl_runtime", "noetl_projector", "noetl_retention", "noetl_reaper"])
+@pytest.mark.parametrize(
+    "role", ["noetl_runtime", "noetl_projector", "noetl_retention", "noetl_reaper", "noetl_operator"]
+)
 def test_a_serving_role_owns_nothing_and_may_make_nothing(owner_url: str, role: str) -> None:
     assert ask(owner_url, f"SELECT count(*) FROM pg_shdepend WHERE refobjid = '{role}'::regrole AND deptype = 'o'") == [
         (0,)

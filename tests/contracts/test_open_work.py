@@ -78,7 +78,7 @@ def whole_story(run: Driven) -> list[Transition]:
 
     return [
         run.requested(parent_execution_id=IDS.mint(), meta={"parent_command_id": "up/1/0"}),
-        run.issued("a/1/0", "a/1/1", stage_id=run.stage_id, loop_id=run.loop_id),
+        run.issued("a/1/0", "a/1/1", stage_id=run.stage_id, loop_id=run.loop_id, near={"node": "n1", "zone": "z1"}),
         run.issued("handed/1/0", **handed),
         run.issued("child/1/0", child_execution_id=str(IDS.mint())),
         run.claimed("a/1/0", held[0]),
@@ -164,6 +164,7 @@ WRONG = {
         ("loop_id", "8"),
         ("child_execution_id", "8"),
         ("issued_event_id", "issued_event_id + 1"),
+        ("near", "near - 'zone'"),
     ],
     "stage": [
         ("loop_id", "8"),

@@ -102,10 +102,9 @@ def test_a_live_projector_that_loads_and_stores_rows_batch_by_batch_agrees(event
         # One event of the batch before is delivered again.
         batch = events[max(0, start - 1) : start + size]
         state = FoldState(FOLDS, keep_ended=True)
-        wanted = {key for event in batch for key in state.keys_of(event)}
-        state.seed(_loaded(store[key]) for key in wanted if key in store)
         for shard, position in positions.items():
             state.skip_to(shard, position)
+        state.seed(_loaded(store[key]) for key in state.keys_of(batch) if key in store)
         state.apply_many(batch)
         store.update({row.key: _loaded(row) for row in state.touched()})
         positions = state.positions

@@ -91,7 +91,7 @@ def _step(draw: st.DrawFn, names: list[str], number: int) -> Step:
     ]
     return Step(
         name=names[number],
-        tasks=(Task(name=names[number], kind="noop"),),
+        tasks=(Task(name=names[number], kind="noop", input=draw(st.sampled_from([{}, {"some": "work"}]))),),
         loop=draw(st.sampled_from(LOOPS)),
         set=draw(st.sampled_from(SETS)),
         admit=draw(st.sampled_from(ADMIT)),

@@ -43,7 +43,8 @@ class Admission:
         """Return who calls, after checking that they may call this route."""
         if endpoint.roles is None:
             return Caller(self._default_scope, frozenset(), "anyone")
-        if not self._required:
+        # What is of all tenants is not the local organization's to give away: it takes a token everywhere.
+        if not self._required and endpoint.roles & ANYONE:
             _refuse_other_sites(request)
             return Caller(self._default_scope, ANYONE, "local")
         holder = await self._holder(request)
@@ -52,7 +53,7 @@ class Admission:
                 f"a token of the role {holder.role} may not call {endpoint.method} {endpoint.template}",
                 hint=f"it takes one of {', '.join(sorted(endpoint.roles))}",
             )
-        return Caller(holder.scope, frozenset({holder.role}), f"token/{holder.token_id}")
+        return Caller(holder.scope, frozenset({holder.role}), f"token/{holder.token_id}", holder.token_id)
 
     async def _holder(self, request: Request) -> TokenHolder:
         kind, _, token = request.headers.get("authorization", "").partition(" ")

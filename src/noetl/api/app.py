@@ -15,7 +15,8 @@ from starlette.routing import Route
 
 from noetl.api import problems, wire
 from noetl.api.admission import Admission
-from noetl.api.endpoint import Answer, Call, Endpoint
+from noetl.api.endpoint import READ_TOKEN, Answer, Call, Endpoint
+from noetl.api.hook_gate import HookGate
 from noetl.api.leased import Leased
 from noetl.api.openapi import document
 from noetl.api.reading import Reading
@@ -23,6 +24,7 @@ from noetl.api.routes import all_routes
 from noetl.api.services import Services
 from noetl.errors import InputError, NoetlError
 from noetl.model.ids import parse_id
+from noetl.model.read_token import parse_read_token
 
 
 def make_app(services: Services) -> Starlette:
@@ -38,9 +40,16 @@ def make_app(services: Services) -> Starlette:
     )
     app.state.services = services
     app.state.leased = Leased(services)
+    app.state.hooks = HookGate(services)
     app.state.reading = Reading(services.history, services.payloads)
     app.state.openapi = wire.encode(document(endpoints, services.version))
     return app
+
+
+async def _covered(call: Call) -> None:
+    """Wait until a read sees what the caller wrote before, as its token says."""
+    token = parse_read_token(call.request.headers[READ_TOKEN])
+    await call.services.ledger.covered(token, call.scope, call.services.read_token_seconds)
 
 
 def _handler(endpoint: Endpoint, services: Services, admission: Admission) -> Callable[[Request], Awaitable[Response]]:
@@ -48,6 +57,8 @@ def _handler(endpoint: Endpoint, services: Services, admission: Admission) -> Ca
         began = time.perf_counter()
         try:
             call = Call(services, await admission.caller(request, endpoint), request)
+            if endpoint.method == "GET" and READ_TOKEN in request.headers:
+                await _covered(call)
             response = _response(endpoint, await endpoint.handle(call, **await _arguments(endpoint, call)))
         except NoetlError as problem:
             known = problems.status_of(problem) != 500

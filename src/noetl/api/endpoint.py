@@ -10,21 +10,27 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args, get_type_hints
+from uuid import UUID
 
 from starlette.requests import Request
 
 from noetl.api.services import Services
-from noetl.credentials.tokens import ROLES, Role
+from noetl.credentials.tokens import OrganizationRole, Role
 from noetl.errors import InputError
 from noetl.model.stream import Scope
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
-ANYONE: frozenset[Role] = frozenset(ROLES)
+ANYONE: frozenset[Role] = frozenset(get_args(OrganizationRole))
+"""Whoever has a role in an organization; an operator has none."""
 READERS: frozenset[Role] = frozenset({"reader", "writer", "admin"})
 WRITERS: frozenset[Role] = frozenset({"writer", "admin"})
 ADMINS: frozenset[Role] = frozenset({"admin"})
 WORKERS: frozenset[Role] = frozenset({"worker", "admin"})
+OPERATORS: frozenset[Role] = frozenset({"operator"})
+
+READ_TOKEN = "noetl-read-token"  # noqa: S105 - the name of a header
+"""The header in which a read names the write that it must see."""
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _LONGEST_KEY = 200
@@ -37,6 +43,8 @@ class Caller:
     scope: Scope
     roles: frozenset[Role]
     name: str
+    token_id: UUID | None = None
+    """The token that was shown, if one was."""
 
 
 @dataclass(frozen=True)

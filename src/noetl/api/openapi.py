@@ -19,7 +19,9 @@ _REFUSALS = {
     "403": "The token's role may not call this.",
     "404": "There is no such thing.",
     "409": "Somebody else was first, or the work is not this worker's any more.",
+    "413": "More bytes than are taken at once.",
     "422": "The idempotency key was used before with other content.",
+    "429": "Too many requests; try again later.",
     "503": "A server that is needed does not answer; try again.",
 }
 
@@ -54,7 +56,7 @@ def _operation(one: Endpoint, refs: dict[Any, Any]) -> dict[str, Any]:
         "operationId": one.name,
         "tags": [one.noun],
         "summary": summary,
-        "parameters": [*_path_parameters(one), *_query_parameters(one), *_key_parameter(one)],
+        "parameters": [*_path_parameters(one), *_query_parameters(one), *_header_parameters(one)],
         "responses": _responses(one, refs),
         "security": [] if one.roles is None else [{"token": []}],
     }
@@ -88,7 +90,10 @@ def _query_parameters(one: Endpoint) -> list[dict[str, Any]]:
     ]
 
 
-def _key_parameter(one: Endpoint) -> list[dict[str, Any]]:
+def _header_parameters(one: Endpoint) -> list[dict[str, Any]]:
+    if one.method == "GET" and one.roles is not None:
+        token = {"type": "string", "pattern": r"^nrt1\.[A-Za-z0-9_-]+$"}
+        return [{"name": "Noetl-Read-Token", "in": "header", "required": False, "schema": token}]
     if not one.keyed:
         return []
     schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"}

@@ -42,6 +42,12 @@ class TooLarge(InputError):
     code = "too_large"
 
 
+class TooMany(Unavailable):
+    """More at once, or in a short time, than this server takes."""
+
+    code = "too_many"
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a request was refused."""
 
@@ -60,6 +66,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 _STATUS: tuple[tuple[type[NoetlError], int], ...] = (
     (Unauthenticated, 401),
     (TooLarge, 413),
+    (TooMany, 429),
     (Denied, 403),
     (KeyReused, 422),
     (NotFound, 404),
@@ -97,7 +104,7 @@ def refused(problem: NoetlError) -> Response:
     headers = {}
     if found.status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="noetl"'
-    if found.status == 503:
+    if found.status in (429, 503):
         headers["Retry-After"] = str(RETRY_SECONDS)
     return _response(found, headers)
 

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from noetl.catalog.playbooks import Catalog
 from noetl.credentials.store import CredentialStore
 from noetl.credentials.tokens import ApiTokens
 from noetl.dispatch.engine import Engine
+from noetl.dispatch.grants import CommandGrant
 from noetl.ledger.database import Database
 from noetl.ledger.history import History
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
 from noetl.pipelines.pipelines import Pipelines
+from noetl.playbook.model import Playbook
 from noetl.replay.replay import Replay
 from noetl.replay.verify import Verifier
 
 if TYPE_CHECKING:
+    from noetl.curated.reading import CuratedReads
     from noetl.pipelines.lake_files import LakeFiles
+    from noetl.query.queries import Queries
+    from noetl.schedule.scheduler import Scheduler
+    from noetl.stream.facts import Facts
+
+
+class Keychains(Protocol):
+    """What resolves the keychain of a playbook."""
+
+    async def resolved(self, grant: CommandGrant, playbook: Playbook, names: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the values by entry, for the work on one command; what may not be shown is a secret."""
+        ...
 
 
 class Meter(Protocol):
@@ -34,6 +48,19 @@ class Meter(Protocol):
     async def exposition(self) -> tuple[bytes, str]:
         """Return the text of all metrics and its media type."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class HookLimits:
+    """What a server takes of those who send to webhooks."""
+
+    max_bytes: int = 1024 * 1024
+    window_seconds: float = 300.0
+    """How far from now a request may have been signed."""
+    at_once: int = 32
+    """Requests that are worked at a time."""
+    per_minute: int = 600
+    """Requests that are taken for one path in a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +83,8 @@ class Services:
     credentials: CredentialStore | None
     """None where no master key is configured: credentials cannot be kept then."""
     tokens: ApiTokens
+    secrets: Callable[[Scope], Keychains] | None = None
+    """What resolves keychains for workers; None where there is no master key."""
     metrics: Meter
     mint: Callable[[], int]
     producer: str
@@ -67,6 +96,17 @@ class Services:
     """None where this server builds no datasets: there are no DAGs, datasets and tasks then."""
     lake: LakeFiles | None = None
     """Where the files of datasets are, for those who want to see rows."""
+    queries: Queries | None = None
+    """What answers SQL over datasets; None where this server answers none."""
+    curated: CuratedReads | None = None
+    """What reads curated views of all tenants; None where this server has none."""
+    hook_limits: HookLimits = HookLimits()
+    scheduler: Scheduler | None = None
+    """What runs schedules in this process; None where nothing does."""
+    facts: Facts | None = None
+    """What records facts through the stream; None where they are appended to the ledger."""
+    read_token_seconds: float = 10.0
+    """How long a read waits for what its token stands for."""
     max_body_bytes: int = 16 * 1024 * 1024
     max_payload_bytes: int = 8 * 1024 * 1024
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

@@ -38,6 +38,14 @@ _COMPLETE = (
     "SELECT DISTINCT j.generation::text FROM noetl.job AS j JOIN noetl.dag_version AS v"
     " USING (tenant_id, organization_id, dag_version_id) WHERE v.dag = $1 AND v.ready_at IS NOT NULL"
 )
+_GONE = """
+SELECT r.generation::text FROM noetl.dataset AS d JOIN noetl.retired_generation AS r USING (dataset_uuid)
+WHERE d.producer_dag = $1
+UNION
+SELECT p.dag_version_id::text FROM noetl.dataset AS d JOIN noetl.retired_generation AS r USING (dataset_uuid)
+JOIN noetl.dag_version_dataset AS p ON p.dataset_version = r.dataset_version
+WHERE d.producer_dag = $1
+"""
 _DATASETS = """
 SELECT d.dataset_uuid::text AS dataset_uuid, d.name, d.producer_dag, d.producer_job, d.producer_output_index,
        d.published, coalesce(g.partition_by, '[]') AS partition_by,
@@ -177,6 +185,7 @@ async def state_of(connection: Connection, dag: str) -> DagState:
         versions={name: version.status for name, version in versions.items()},
         complete=frozenset(row[0] for row in await connection.fetch(_COMPLETE, dag)),
         datasets=await datasets_of(connection, dag),
+        gone=frozenset(row[0] for row in await connection.fetch(_GONE, dag)),
     )
 
 

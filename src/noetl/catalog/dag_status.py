@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from noetl.catalog.dag_rows import DagVersion, jobs_of
+from noetl.catalog.job_states import lives_of
 from noetl.ledger.database import Connection
+from noetl.plan.life_cycles import JobState
 
 _NEWEST: Final = """
 SELECT DISTINCT ON (t.generation, t.partition_key) t.generation, t.partition_key, t.job, t.error,
@@ -47,10 +49,15 @@ WHERE s.dag_version_id = $1 GROUP BY 1
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One job: how many tasks are in which state, and what it has made so far."""
+    """One job: in which state of its life, how many tasks are in which state, and what it has made so far."""
 
     name: str
     generation: str
+    activation: Literal["source", "reactive"]
+    source: str | None
+    """What starts it, if it is a source: manual, cron, always_on or webhook."""
+    state: JobState | None
+    """A source is Pending, Running, Dead or Draining, a reactive job Idle or Running; None if nobody uses it any more."""
     built: bool
     """Whether this version builds it; otherwise its data stood already."""
     tasks: dict[str, int]
@@ -93,6 +100,7 @@ async def status_of(connection: Connection, version: DagVersion, versions: Seque
         tasks.setdefault(row["job"], {})[row["status"]] = row["tasks"]
     errors = {row["job"]: row["error"] for row in await connection.fetch(_ERRORS, identifier)}
     parts = {row["dataset_uuid"]: row for row in await connection.fetch(_PARTS, identifier)}
+    lives = await lives_of(connection, identifier)
     found = []
     for job in await jobs_of(connection, identifier):
         made = [parts[output] for output in job.outputs if output in parts]
@@ -100,6 +108,9 @@ async def status_of(connection: Connection, version: DagVersion, versions: Seque
             JobStatus(
                 name=job.name,
                 generation=job.generation,
+                activation=lives[job.name].activation,
+                source=lives[job.name].source,
+                state=lives[job.name].state,
                 built=job.name in version.built,
                 tasks=tasks.get(job.name, {}),
                 partitions=sum(row["partitions"] for row in made),

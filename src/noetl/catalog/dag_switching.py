@@ -19,7 +19,7 @@ from noetl.plan.deploying_values import StandingDataset
 SWITCHES: Final = ("dag.activated", "dag.rolled_back")
 
 _SWITCHES = (
-    "SELECT event_type, meta FROM noetl.event WHERE execution_id = $1 AND stream_id = $2 AND event_type = ANY ($3)"
+    "SELECT event_type, meta FROM noetl.known_event WHERE execution_id = $1 AND stream_id = $2 AND event_type = ANY ($3)"
     " ORDER BY stream_version"
 )
 _RELEASED = """
@@ -54,6 +54,13 @@ ORDER BY j.generation, (v.status = 'active') DESC, v.created_at DESC
 """  # noqa: S608 - constants
 
 
+_LET_GO = """
+SELECT d.name, r.retired_at FROM noetl.dag_version_dataset AS p
+JOIN noetl.retired_generation AS r USING (tenant_id, organization_id, dataset_version)
+JOIN noetl.dataset AS d ON d.dataset_uuid = p.dataset_uuid WHERE p.dag_version_id = $1 ORDER BY d.name
+"""
+
+
 class Switch(msgspec.Struct, frozen=True):
     """One time that another version came to serve readers."""
 
@@ -85,6 +92,18 @@ async def released_by(connection: Connection, coming: str, going: str | None) ->
     if going is None:
         return ()
     return tuple(row[0] for row in await connection.fetch(_RELEASED, coming, going))
+
+
+async def check_kept(connection: Connection, version: DagVersion) -> None:
+    """Refuse a version whose data were let go, all or some of them."""
+    gone = await connection.fetch(_LET_GO, version.dag_version_id)
+    if gone:
+        names = ", ".join(row["name"] for row in gone)
+        raise InputError(
+            f"version {version.dag_version_id} of DAG {version.dag} cannot serve readers again: retention let go of"
+            f" {names} on {gone[0]['retired_at']:%Y-%m-%d}",
+            hint="deploy its files again: what is gone is built anew",
+        )
 
 
 async def readers_of(connection: Connection, dataset_uuid: str, dataset_version: str) -> list[JobRow]:

@@ -17,7 +17,7 @@ from noetl.catalog.dag_events import DagEvents
 from noetl.catalog.dag_reader import DagReader
 from noetl.catalog.dag_rows import DagVersion, datasets_of, state_of, with_files
 from noetl.catalog.dag_status import obstacles
-from noetl.catalog.dag_switching import activations, check_activatable, released_by, serving_before
+from noetl.catalog.dag_switching import activations, check_activatable, check_kept, released_by, serving_before
 from noetl.errors import (
     AlreadyRecorded,
     Conflict,
@@ -181,6 +181,7 @@ class Dags(DagReader):
                 return Switched(dag=dag, dag_version_id=previous, previous=previous, changed=False)
             async with self._database.transaction(scope) as connection:
                 datasets = await datasets_of(connection, dag)
+                await check_kept(connection, version)
                 check_activatable(version, datasets, await obstacles(connection, version))
                 released = await released_by(connection, version.dag_version_id, previous)
             renamed = renamings(dag, version.publish, datasets)

@@ -26,6 +26,7 @@ from noetl.catalog.dataset_rows import (
     read_generation,
     read_served,
 )
+from noetl.catalog.retained import check_retained, gone_generations
 from noetl.errors import NotFound
 from noetl.ledger.database import Connection, Database
 from noetl.model.dataset import Field, Manifest
@@ -71,18 +72,28 @@ class Datasets:
         async with self._database.transaction(scope) as connection:
             return [generation_of(row) for row in await connection.fetch(_GENERATIONS, dataset_uuid)]
 
+    async def gone(self, scope: Scope, dataset_uuid: str) -> frozenset[str]:
+        """Return the generations of a dataset that retention let go of."""
+        async with self._database.transaction(scope) as connection:
+            return await gone_generations(connection, dataset_uuid)
+
     async def current_generation(self, scope: Scope, dataset: Dataset, mark: Mark | None = None) -> Generation | None:
         """Return the generation that readers of a dataset see; None if no version of its DAG serves it."""
         async with self._database.transaction(scope) as connection:
             return await self._current(connection, dataset, await self._served(connection, scope, mark))
 
     async def partitions(self, scope: Scope, dataset_version: str, mark: Mark | None = None) -> list[Partition]:
-        """Return the partitions of a generation, without those that are dropped."""
+        """Return the partitions of a generation, without those that are dropped.
+
+        Raises HistoryNotKept where retention let go of some of them.
+        """
         async with self._database.transaction(scope) as connection:
             read = current_partitions if mark is None else every_partition
             found = await read(connection, dataset_version)
         if mark is not None:
             found = await partitions_at(self._database, self._history, scope, dataset_version, found, mark)
+        async with self._database.transaction(scope) as connection:
+            await check_retained(connection, dataset_version, found)
         return [partition for partition in found if not partition.dropped]
 
     async def view(self, scope: Scope, name: str, mark: Mark | None = None) -> DatasetView:
@@ -126,7 +137,7 @@ class Datasets:
         if mark is not None:
             stream = identity.dataset_stream(scope, dataset_version)
             wanted = [(stream.stream_id, row["version"]) for row in rows]
-            placed = await positions(self._database, self._history, scope, [stream], wanted)
+            placed = await positions(self._database, self._history, scope, [stream], wanted, mark)
             last = mark.positions[stream.shard]
             rows = [row for row in rows if placed[stream.stream_id, row["version"]] <= last]
         return tuple(Field(*column) for column in orjson.loads(rows[0]["schema"])) if rows else ()

@@ -1,4 +1,4 @@
-"""`noetl check`: reads playbooks and DAGs and tells what is wrong with them, where, and how to mend it."""
+"""`noetl check`: reads playbooks, DAGs, views and alerts and tells what is wrong with them, where, and how to mend it."""
 
 from __future__ import annotations
 
@@ -20,36 +20,45 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def check(ctx: click.Context, files: tuple[Path, ...], strict: bool, as_json: bool) -> None:
-    """Check playbooks and DAGs without running them; exit 1 if one has errors.
+    """Check playbooks, DAGs, views and files of alerts without running them; exit 1 if one has errors.
 
     Fields, types, steps, labels, templates and the names in them are looked at. For a DAG, which has jobs, so are the
-    SQL, Python and playbooks beside it. Warnings are shown but do not fail.
+    SQL, Python and playbooks beside it, and for a view its SELECT or its code. Warnings are shown but do not fail.
 
     \b
     Examples:
       noetl check playbook.yaml
       noetl check dag.yaml
+      noetl check views/*.yaml alerts.yaml
       noetl check --strict playbooks/*.yaml
       noetl check --json playbook.yaml | jq '.problems[].code'
     """
+    from noetl.alerts.document import is_alerts
     from noetl.dag.parse import is_dag
     from noetl.playbook.check import problems_of
+    from noetl.views.document import is_view
 
-    texts = [(file, text, is_dag(text)) for file, text in [(file, _read(file)) for file in files]]
-    problems = [
-        problem
-        for file, text, has_jobs in texts
-        for problem in (_dag_problems(file, text) if has_jobs else problems_of(text, file=str(file), strict=strict))
-    ]
-    dags = sum(has_jobs for _, _, has_jobs in texts)
+    problems: list[Problem] = []
+    counts = {"playbook": 0, "DAG": 0, "view": 0, "alert file": 0}
+    for file in files:
+        text = _read(file)
+        if is_view(text):
+            kind, found = "view", _view_problems(file, text)
+        elif is_alerts(text):
+            kind, found = "alert file", _alerts_problems(file, text)
+        elif is_dag(text):
+            kind, found = "DAG", _dag_problems(file, text)
+        else:
+            kind, found = "playbook", problems_of(text, file=str(file), strict=strict)
+        counts[kind] += 1
+        problems += found
     errors = sum(problem.severity == "error" for problem in problems)
     if as_json:
         _print_json(problems, len(files), errors)
     else:
         for problem in problems:
             click.echo(str(problem))
-        counted = ((len(files) - dags, "playbook"), (dags, "DAG"))
-        what = ", ".join(_count(number, noun) for number, noun in counted if number)
+        what = ", ".join(_count(number, noun) for noun, number in counts.items() if number)
         click.echo(f"{what}: {_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}")
     ctx.exit(1 if errors else 0)
 
@@ -59,6 +68,19 @@ def _dag_problems(file: Path, text: str) -> list[Problem]:
     from noetl.dag.parse import problems_of
 
     return problems_of(text, file=str(file), files=files_beside(file), operators=installed_operators())
+
+
+def _view_problems(file: Path, text: str) -> list[Problem]:
+    from noetl.catalog.bundles import files_beside
+    from noetl.views.document import problems_of
+
+    return problems_of(text, file=str(file), files=files_beside(file))
+
+
+def _alerts_problems(file: Path, text: str) -> list[Problem]:
+    from noetl.alerts.document import problems_of
+
+    return problems_of(text, file=str(file))
 
 
 def _read(file: Path) -> str:

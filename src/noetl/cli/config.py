@@ -30,6 +30,7 @@ def config() -> None:
 def show(file: Path | None, origin: bool, as_json: bool) -> None:
     """Print the settings in force, with secrets masked."""
     from noetl.runtime.config import load
+    from noetl.runtime.durability import loss_window
 
     loaded = load(file)
     origins = {path: str(place) for path, place in loaded.origins.items()}
@@ -41,6 +42,8 @@ def show(file: Path | None, origin: bool, as_json: bool) -> None:
     width = max(len(line) for line, place in lines if place) if origin and origins else 0
     for line, place in lines:
         click.echo(f"{line:<{width}}  # {place}" if place else line)
+    if said := loss_window(loaded.settings):
+        click.echo(f"# {said}")
 
 
 @config.command()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from noetl.model.stream import Scope
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_ROLES = ("reader", "writer", "admin", "worker")
+_ROLES = ("reader", "writer", "admin", "worker", "operator")
 
 
 @click.group()
@@ -174,8 +174,9 @@ def token() -> None:
 @click.option("--name", required=True, help="Who holds it.")
 @click.option("--role", type=click.Choice(_ROLES), required=True, help="What it may do.")
 @click.option("--expires", type=click.IntRange(1), metavar="DAYS", help="Days it is good for; for ever without.")
+@click.option("--user", metavar="EMAIL", help="Person it belongs to, whose roles say which datasets it reads.")
 @_JSON
-def create(name: str, role: Role, expires: int | None, as_json: bool) -> None:
+def create(name: str, role: Role, expires: int | None, user: str | None, as_json: bool) -> None:
     """Make a token and print it, this once.
 
     \b
@@ -183,7 +184,7 @@ def create(name: str, role: Role, expires: int | None, as_json: bool) -> None:
       noetl credentials token create --name ci --role writer --expires 90
       TOKEN=$(noetl credentials token create --name ci --role reader --json | jq -r .token)
     """
-    text, info = asyncio.run(_create_token(name, role, expires))
+    text, info = asyncio.run(_create_token(name, role, expires, user))
     end = "never expires" if info.expires_at is None else f"expires {_instant(info.expires_at)}"
     if not as_json:
         click.echo(f"Token {info.token_id} ({info.role}, {end}). It is shown only now:", err=True)
@@ -314,9 +315,9 @@ async def _rotate(*, keep_old_keys: bool) -> Rotation:
         return await store.rotate(new_key=not os.environ.get(VARIABLE), keep_old_keys=keep_old_keys)
 
 
-async def _create_token(name: str, role: Role, days: int | None) -> tuple[str, TokenInfo]:
+async def _create_token(name: str, role: Role, days: int | None, user: str | None) -> tuple[str, TokenInfo]:
     async with _tokens() as (tokens, scope):
-        secret, info = await tokens.create(scope, name, role, None if days is None else timedelta(days=days))
+        secret, info = await tokens.create(scope, name, role, None if days is None else timedelta(days=days), user)
         return secret.reveal(), info
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl.cli.dag_sources import emit, pause, resume
 from noetl.cli.pipelines_open import BY, opened, working
 from noetl.errors import InputError, NotFound
 
@@ -32,7 +33,13 @@ def dag() -> None:
       noetl dag plan dag.yaml
       noetl dag deploy dag.yaml --wait --activate
       noetl dag rollback shop
+      noetl dag emit shop orders --wait
     """
+
+
+dag.add_command(emit)
+dag.add_command(pause)
+dag.add_command(resume)
 
 
 @dag.command()

@@ -70,6 +70,8 @@ def status_text(found: dict[str, Any]) -> str:
     rows = [
         (
             job["name"],
+            job["source"] or "reactive",
+            job["state"] or "-",
             ", ".join(f"{count} {status.lower()}" for status, count in sorted(job["tasks"].items())) or "-",
             str(job["partitions"]),
             f"{job['rows']:,}",
@@ -79,7 +81,11 @@ def status_text(found: dict[str, Any]) -> str:
         for job in found["jobs"]
     ]
     obstacles = "".join(f"not ready: {one}\n" for one in found["obstacles"])
-    return head + rendered(("job", "tasks", "partitions", "rows", "size", "last error"), rows) + obstacles
+    return (
+        head
+        + rendered(("job", "started by", "state", "tasks", "partitions", "rows", "size", "last error"), rows)
+        + obstacles
+    )
 
 
 def versions_table(versions: Sequence[DagVersion]) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl.cli.datasets_backfill import backfill, backfills
+from noetl.cli.datasets_changes import invalidate, invalidations, reconcile, state
 from noetl.cli.datasets_open import opened
 from noetl.errors import InputError
 
@@ -42,6 +44,10 @@ def datasets() -> None:
       noetl datasets head sales_by_region
       noetl datasets diff sales_by_region
     """
+
+
+for _command in (invalidate, invalidations, reconcile, state, backfill, backfills):
+    datasets.add_command(_command)
 
 
 @datasets.command("list")
@@ -194,6 +200,38 @@ def diff(name: str, before: str | None, after: str | None, key: str | None, as_j
         click.echo(datasets_diff.text(name, old, new, found), nl=False)
 
 
+@datasets.command()
+@click.argument("name")
+@click.argument("role")
+@_JSON
+def grant(name: str, role: str, as_json: bool) -> None:
+    """Let the holders of ROLE read a dataset; with the first role nobody else but administrators may.
+
+    \b
+    Examples:
+      noetl datasets grant sales_by_region analysts
+    """
+    _told_readers(name, asyncio.run(_grant(name, role)), as_json)
+
+
+@datasets.command()
+@click.argument("name")
+@click.argument("role", required=False)
+@click.option("--all", "all_", is_flag=True, help="All roles: the whole organization may read it again.")
+@_JSON
+def revoke(name: str, role: str | None, all_: bool, as_json: bool) -> None:
+    """Take a dataset from the holders of ROLE.
+
+    \b
+    Examples:
+      noetl datasets revoke sales_by_region analysts
+      noetl datasets revoke sales_by_region --all
+    """
+    if (role is None) != all_:
+        raise InputError("give a role, or --all")
+    _told_readers(name, asyncio.run(_revoke(name, role)), as_json)
+
+
 async def _list(*, published_only: bool) -> list[Listed]:
     async with opened() as one:
         return await one.reader.listed(published_only=published_only)
@@ -210,6 +248,7 @@ async def _show(name: str, generation: str | None, point: str | None) -> Shown:
             seen=seen,
             builds=await one.reader.builds(seen.view.dataset),
             checks={task: await one.reader.checks(task) for task in tasks},
+            readers=await one.readers().of(one.runtime.scope, seen.view.dataset),
         )
 
 
@@ -275,6 +314,28 @@ async def _diff(name: str, before: str | None, after: str | None, key: str | Non
                 sides.append(Side(fields=seen.schema, files=paths))
             found = await asyncio.to_thread(compare, sides[0], sides[1], columns, insist=key is not None)
     return old, new, found
+
+
+async def _grant(name: str, role: str) -> tuple[str, ...]:
+    async with opened() as one:
+        scope = one.runtime.scope
+        return await one.readers().grant(scope, await one.reader.datasets.find(scope, name), role, "cli")
+
+
+async def _revoke(name: str, role: str | None) -> tuple[str, ...]:
+    async with opened() as one:
+        scope, readers = one.runtime.scope, one.readers()
+        dataset = await one.reader.datasets.find(scope, name)
+        if role is None:
+            return await readers.open_to_all(scope, dataset, "cli")
+        return await readers.revoke(scope, dataset, role, "cli")
+
+
+def _told_readers(name: str, roles: tuple[str, ...], as_json: bool) -> None:
+    if as_json:
+        _print_json({"name": name, "readers": list(roles)})
+    else:
+        click.echo(f"{name} is read by {', '.join(roles) if roles else 'everybody in the organization'}")
 
 
 def _told(seen: Seen) -> str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from noetl.model.mark import Mark
     from noetl.pipelines.lake_files import LakeFiles
     from noetl.pipelines.reading import DatasetReader, Seen
+    from noetl.query.readers import Readers
     from noetl.runtime.wiring import Runtime
 
 
@@ -32,6 +33,12 @@ class Opened:
     async def seen(self, name: str, generation: str | None, point: str | None) -> Seen:
         """Fix what a dataset is at a point in the history."""
         return await self.reader.seen(name, generation, await self.mark(point))
+
+    def readers(self) -> Readers:
+        """Return what grants and revokes the reading of datasets."""
+        from noetl.runtime.queries import dataset_readers
+
+        return dataset_readers(self.runtime, "cli")
 
     def files(self) -> LakeFiles:
         """Return the files of the lake."""

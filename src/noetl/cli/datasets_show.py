@@ -21,6 +21,8 @@ class Shown(NamedTuple):
     builds: list[Build]
     checks: dict[str, tuple[CheckResult, ...]]
     """By the task that committed."""
+    readers: tuple[str, ...] = ()
+    """The roles that read it; none where the whole organization does."""
 
 
 def size_text(size: float) -> str:
@@ -89,6 +91,7 @@ def shown_facts(shown: Shown) -> dict[str, Any]:
         "job": dataset.job,
         "output": dataset.output,
         "published": dataset.published,
+        "readers": list(shown.readers),
         "partition_by": list(shown.seen.generation.partition_by),
         "storage_location": shown.seen.generation.storage_location,
         "partitions": [
@@ -129,7 +132,8 @@ def shown_text(shown: Shown) -> str:
     size = size_text(sum(part.bytes for part in parts))
     text = f"{dataset.name}, output {dataset.output} of job {dataset.job} in DAG {dataset.dag}{by}\n"
     text += f"generation {seen.generation.dataset_version}: {seen.view.rows:,} rows, {size}\n"
-    text += f"checksum   {seen.view.checksum}\nas of      {seen.mark.token()}\n\n"
+    readers = ", ".join(shown.readers) or "everybody in the organization"
+    text += f"checksum   {seen.view.checksum}\nas of      {seen.mark.token()}\nread by    {readers}\n\n"
     columns = [(one.name, one.type, "" if one.nullable else "not null") for one in seen.schema]
     text += rendered(("column", "type", ""), columns) + "\n" + _partitions(shown) + "\n" + _builds(shown)
     checks = [

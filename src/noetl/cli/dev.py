@@ -26,8 +26,9 @@ _SUFFIXES = (".yaml", ".yml")
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="[PATH…]")
 @port_option
 @click.option("--slots", type=click.IntRange(1), help="Commands to work on at a time; default: worker.slots.")
+@click.option("--nats", is_flag=True, help="Start a NATS server beside it and mirror events there.")
 @click.pass_context
-def dev(ctx: click.Context, paths: tuple[Path, ...], port: int | None, slots: int | None) -> None:
+def dev(ctx: click.Context, paths: tuple[Path, ...], port: int | None, slots: int | None, nats: bool) -> None:
     """Serve, work and register playbooks as they change, all in one process on this machine alone.
 
     PATHs are playbooks, or directories that hold them; without any, the current directory is watched. Files that are no
@@ -37,6 +38,7 @@ def dev(ctx: click.Context, paths: tuple[Path, ...], port: int | None, slots: in
     Examples:
       noetl dev
       noetl dev playbooks/ --port 8090
+      noetl dev --nats
     """
     from noetl.runtime.config import load_settings
     from noetl.runtime.service import run_role
@@ -44,16 +46,19 @@ def dev(ctx: click.Context, paths: tuple[Path, ...], port: int | None, slots: in
     settings = load_settings()
 
     def start(stopping: Stopping) -> AbstractAsyncContextManager[object]:
-        return _dev(settings, stopping, paths or (Path(),), port, slots or settings.worker.slots)
+        return _dev(settings, stopping, paths or (Path(),), port, slots or settings.worker.slots, nats=nats)
 
     ctx.exit(run_role(start, tell))
 
 
 @asynccontextmanager
 async def _dev(
-    settings: Settings, stopping: Stopping, paths: tuple[Path, ...], port: int | None, slots: int
+    settings: Settings, stopping: Stopping, paths: tuple[Path, ...], port: int | None, slots: int, *, nats: bool
 ) -> AsyncIterator[None]:
-    async with open_server(settings, stopping, host="127.0.0.1", port=port, slots=slots) as serving:
+    async with (
+        _streaming(settings, nats=nats) as chosen,
+        open_server(chosen, stopping, host="127.0.0.1", port=port, slots=slots) as serving,
+    ):
         watch = Watch(paths)
         await _register(serving, watch.changed())
         watching = asyncio.get_running_loop().create_task(_follow(serving, watch), name="noetl-dev-watch")
@@ -62,6 +67,20 @@ async def _dev(
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _streaming(settings: Settings, *, nats: bool) -> AsyncIterator[Settings]:
+    """Give settings that name a NATS server of our own for the time of the block, if one is wanted."""
+    from noetl.runtime.nats_server import running_nats
+    from noetl.runtime.streams import at_nats
+
+    if not nats:
+        yield settings
+        return
+    async with running_nats(settings.runtime.home / "nats") as server:
+        tell(f"NATS on {server.url}")
+        yield at_nats(settings, server.url)
 
 
 async def _follow(serving: Serving, watch: Watch) -> None:

@@ -154,6 +154,7 @@ async def _answers(host: str, port: int) -> bool:
 
 
 async def _payloads(settings: Settings) -> Finding:
+    from noetl.payloads.chain import durable_of
     from noetl.runtime.wiring import open_payloads
 
     store = settings.payload_store
@@ -161,7 +162,7 @@ async def _payloads(settings: Settings) -> Finding:
         return Finding("payloads", True, "in memory, gone with the process")
     if store.backend == "local":
         return _directory("payloads", settings.payload_directory, "payload_store.connection.path")
-    opened: Any = open_payloads(settings)
+    opened: Any = durable_of(open_payloads(settings))
     await opened.bucket.find(_PROBE)
     return Finding("payloads", True, f"{store.backend} bucket {store.connection.bucket}")
 

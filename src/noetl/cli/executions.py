@@ -12,6 +12,7 @@ import click
 
 from noetl.cli.events import events
 from noetl.cli.execution import find_execution
+from noetl.cli.executions_plot import plot
 from noetl.cli.run_workload import given_payload, payload_option, set_option
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def executions() -> None:
 
 
 executions.add_command(events)
+executions.add_command(plot)
 
 
 @executions.command("list")
@@ -182,7 +184,9 @@ async def _list(status: str | None, path: str | None, limit: int) -> list[dict[s
 
 async def _caught_up(runtime: Runtime) -> None:
     """Project what is not projected yet, so that what is shown is what the ledger says now."""
-    await runtime.projector().run_until(await runtime.ledger.head())
+    from noetl.runtime.projector import catch_up
+
+    await catch_up(runtime)
 
 
 async def _show(execution: str) -> Shown:

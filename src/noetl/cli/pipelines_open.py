@@ -20,9 +20,11 @@ async def opened(*, drive: bool = True) -> AsyncIterator[tuple[Runtime, Pipeline
     from noetl.runtime.config import load_settings
     from noetl.runtime.pipelines import open_pipelines
     from noetl.runtime.wiring import open_runtime
+    from noetl.runtime.write_path import open_write_path
 
     async with (
         open_runtime(load_settings()) as runtime,
+        open_write_path(runtime, BY),
         open_pipelines(runtime, BY, drive=drive) as pipelines,
     ):
         yield runtime, pipelines
@@ -33,6 +35,7 @@ async def working(runtime: Runtime, pipelines: Pipelines, on_task: OnTask, *, wa
     """Have workers of this process, for playbooks too; `warm` starts Spark at once. Projections are caught up at the end."""
     from noetl.runtime.engine import open_engine, open_worker
     from noetl.runtime.pipelines import open_task_worker
+    from noetl.runtime.projector import catch_up
     from noetl.runtime.run import RUN_SLOTS
 
     async with (
@@ -41,4 +44,4 @@ async def working(runtime: Runtime, pipelines: Pipelines, on_task: OnTask, *, wa
         open_task_worker(runtime, pipelines, engine, warm=warm, on_task=on_task),
     ):
         yield
-    await runtime.projector().run_until(await runtime.ledger.head())
+    await catch_up(runtime)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from noetl.ledger.shard_leases import ShardHolder
     from noetl.project.projector import Projector
     from noetl.project.rebuild import Progress, RebuildReport
     from noetl.project.shards import ShardLag
     from noetl.runtime.wiring import Runtime
 
+Holders = dict[int, "ShardHolder"]
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -32,21 +34,23 @@ def projections() -> None:
 @projections.command()
 @_JSON
 def status(as_json: bool) -> None:
-    """Show how far each shard is projected, and what stops it if something does.
+    """Show how far each shard is projected, who holds it, and what stops it if something does.
+
+    A shard has a holder while projectors of their own live (`noetl projector`); without one, servers project it.
 
     \b
     Examples:
       noetl projections status
       noetl projections status --json | jq '.shards[] | select(.failure)'
     """
-    lags = asyncio.run(_status())
+    lags, held = asyncio.run(_status())
     if as_json:
-        click.echo(json.dumps(_facts(lags), indent=2))
+        click.echo(json.dumps(_facts(lags, held), indent=2))
         return
     from noetl.cli.tables import rendered
 
-    columns = ("shard", "head", "projected", "behind", "waiting", "rows", "state")
-    click.echo(rendered(columns, [_line(lag) for lag in lags]), nl=False)
+    columns = ("shard", "head", "projected", "behind", "waiting", "rows", "holder", "state")
+    click.echo(rendered(columns, [_line(lag, held) for lag in lags]), nl=False)
     click.echo(
         f"\n{sum(lag.lag_events for lag in lags):,} events behind, {sum(lag.rows for lag in lags):,} rows, "
         f"longest wait {max(lag.lag_seconds for lag in lags):.1f} s"
@@ -102,11 +106,13 @@ def rebuild(shard: int | None, as_json: bool) -> None:
         click.echo("Every row was as the ledger says.")
 
 
-async def _status() -> list[ShardLag]:
+async def _status() -> tuple[list[ShardLag], Holders]:
+    from noetl.ledger.shard_leases import holders
     from noetl.project.shards import shard_lags
 
     async with _runtime() as runtime:
-        return await shard_lags(runtime.ledger, runtime.projections)
+        held = {one.shard: one for one in await holders(runtime.database) if one.role == "projector"}
+        return await shard_lags(runtime.ledger, runtime.projections), held
 
 
 async def _run(*, follow: bool) -> int:
@@ -177,22 +183,27 @@ def _bar(targets: dict[int, int]) -> Iterator[Progress]:
         yield progress
 
 
-def _line(lag: ShardLag) -> tuple[str, ...]:
+def _line(lag: ShardLag, held: Holders) -> tuple[str, ...]:
     state = "stands still" if lag.failure else "behind" if lag.lag_events else "ok"
     waiting = f"{lag.lag_seconds:.1f} s" if lag.lag_events else "-"
     head, checkpoint, behind, rows = (f"{n:,}" for n in (lag.head, lag.checkpoint, lag.lag_events, lag.rows))
-    return str(lag.shard), head, checkpoint, behind, waiting, rows, state
+    holder = held[lag.shard].holder if lag.shard in held else "-"
+    return str(lag.shard), head, checkpoint, behind, waiting, rows, holder, state
 
 
-def _facts(lags: list[ShardLag]) -> dict[str, Any]:
+def _facts(lags: list[ShardLag], held: Holders) -> dict[str, Any]:
     import msgspec
 
+    shards = [
+        {**msgspec.to_builtins(lag), "holder": msgspec.to_builtins(held[lag.shard]) if lag.shard in held else None}
+        for lag in lags
+    ]
     return {
         "lag_events": sum(lag.lag_events for lag in lags),
         "lag_seconds": max(lag.lag_seconds for lag in lags),
         "rows": sum(lag.rows for lag in lags),
         "failing": [lag.shard for lag in lags if lag.failure],
-        "shards": msgspec.to_builtins(lags),
+        "shards": shards,
     }
 
 

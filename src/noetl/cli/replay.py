@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl.cli.engine_options import Engine, Source, engine_options, refuse_source
 from noetl.cli.execution import find_execution
 from noetl.errors import InputError
 
@@ -35,6 +36,7 @@ _SHOWN_ROWS = 20
 @click.option("--open-frames", is_flag=True, help="Leave out frames that have ended, which lets snapshots be used.")
 @click.option("--resolve-payloads", is_flag=True, help="Also read the payloads the rows refer to.")
 @click.option("--no-snapshots", is_flag=True, help="Fold from the first event.")
+@engine_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def replay(
     execution: str | None,
@@ -43,13 +45,16 @@ def replay(
     as_of_position: int | None,
     as_of_event: str | None,
     as_of_time: str | None,
+    engine: Engine,
+    source: Source,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Rebuild state from the ledger as it was at any point, and print it with its checksums.
 
     EXECUTION is an id, a locator (noetl://…/execution/<id>) or `last` for the newest execution. The live projections
-    are not looked at; `noetl verify` compares them with a replay.
+    are not looked at; `noetl verify` compares them with a replay. With `--engine spark` a whole organization is folded
+    on Spark, shard by shard, to the same checksums; of each projection 1000 rows are returned unless --limit says more.
 
     \b
     Examples:
@@ -57,11 +62,18 @@ def replay(
       noetl replay last --projection all --as-of-time 2026-05-16T12:34:56Z
       noetl replay 604876797720658689 --as-of-position 1200 --projection loop --json
       noetl replay --organization --as-of m1.AAECAwQFBgcICQoLDA0ODxA
+      noetl replay --organization --as-of-time 2026-05-16T12:34:56Z --projection all --engine spark
     """
     if (execution is None) is not organization:
         raise InputError("name one execution, or give --organization", hint="`noetl replay last` takes the newest")
     as_of = _as_of(point, as_of_position, as_of_event, as_of_time)
-    state = asyncio.run(_replay(execution, as_of, **options))
+    if engine == "spark":
+        if execution is not None:
+            raise InputError("Spark replays whole organizations, not one execution", hint="leave out --engine spark")
+        state = asyncio.run(_replay_on_spark(as_of, source, quiet=as_json, **options))
+    else:
+        refuse_source(source)
+        state = asyncio.run(_replay(execution, as_of, **options))
     if as_json:
         click.echo(json.dumps(state.to_json(), indent=2, ensure_ascii=False, default=str))
     else:
@@ -117,6 +129,34 @@ async def _replay(
             use_snapshots=not no_snapshots,
             resolve_payloads=resolve_payloads,
         )
+
+
+async def _replay_on_spark(
+    as_of: AsOf,
+    source: Source,
+    *,
+    quiet: bool,
+    projection: str,
+    limit: int | None,
+    resolve_payloads: bool,
+    **_options: bool,
+) -> ReplayedState:
+    from noetl.cli.position_progress import position_bar
+    from noetl.replay.bulk_state import LIMIT
+    from noetl.runtime.bulk_replay import open_bulk_replay
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.wiring import open_runtime
+
+    with position_bar("replaying", quiet=quiet) as reached:
+        async with open_runtime(load_settings()) as runtime, open_bulk_replay(runtime, source) as bulk:
+            return await bulk.replay.state(
+                runtime.scope,
+                as_of=as_of,
+                projection=projection,
+                limit=limit or LIMIT,
+                resolve_payloads=resolve_payloads,
+                reached=reached,
+            )
 
 
 def _show(state: ReplayedState) -> None:

@@ -77,8 +77,13 @@ async def _run(
     from noetl.runtime.engine import open_engine
     from noetl.runtime.run import RUN_SLOTS, run_entry
     from noetl.runtime.wiring import open_runtime
+    from noetl.runtime.write_path import open_write_path
 
-    async with open_runtime(load_settings()) as runtime, open_engine(runtime, "run") as engine:
+    async with (
+        open_runtime(load_settings()) as runtime,
+        open_write_path(runtime, "run", lambda said: display.warn([said])),
+        open_engine(runtime, "run") as engine,
+    ):
         if file is None:
             entry = await _registered(runtime, engine, reference)
             workload = (await engine.catalog.plan(runtime.scope, entry.catalog_id)).playbook.workload

@@ -1,4 +1,4 @@
-"""`noetl schema`: print the schemas of playbooks and DAGs; show the event types, export their schemas and compare a copy."""
+"""`noetl schema`: print the schemas of playbooks, DAGs and views; show the event types, export their schemas and compare a copy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
 @click.group()
 def schema() -> None:
-    """Print the schemas of playbooks, DAGs and events."""
+    """Print the schemas of playbooks, DAGs, views and events."""
 
 
 @schema.command()
@@ -42,6 +42,19 @@ def dag() -> None:
       noetl schema dag > dag.schema.json
     """
     from noetl.dag.schema import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
+@schema.command()
+def view() -> None:
+    """Print the JSON Schema of views, for editors and other tools.
+
+    \b
+    Examples:
+      noetl schema view > view.schema.json
+    """
+    from noetl.views.document import json_schema
 
     click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 

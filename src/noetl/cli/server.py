@@ -1,4 +1,4 @@
-"""`noetl server`: the REST API, the engine that decides, and the projector, until it is told to stop."""
+"""`noetl server`: the REST API, the engine that decides, and a projector where there is no other, until told to stop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import click
@@ -14,12 +15,16 @@ if TYPE_CHECKING:
     from noetl.api.services import Services
     from noetl.catalog.playbooks import Catalog
     from noetl.credentials.store import CredentialStore
+    from noetl.curated.reading import CuratedReads
     from noetl.dispatch.engine import Engine
     from noetl.pipelines.pipelines import Pipelines
+    from noetl.query.queries import Queries
     from noetl.runtime.service import Stopping
     from noetl.runtime.settings import Settings
     from noetl.runtime.telemetry import Metrics
     from noetl.runtime.wiring import Runtime
+    from noetl.schedule.scheduler import Scheduler
+    from noetl.stream.facts import Facts
 
 host_option = click.option("--host", help="Address to listen on; default: the setting server.host.")
 port_option = click.option("--port", type=click.IntRange(0, 65_535), help="Port; default: the setting server.port.")
@@ -83,11 +88,17 @@ async def open_server(
     from noetl import __version__
     from noetl.api.app import make_app
     from noetl.api.serve import serve
+    from noetl.runtime.background import open_background
+    from noetl.runtime.curated import open_curated
     from noetl.runtime.engine import open_engine
     from noetl.runtime.pipelines import open_functions, open_pipelines
+    from noetl.runtime.projector import open_server_projector
+    from noetl.runtime.queries import open_queries
     from noetl.runtime.service import ended_early
+    from noetl.runtime.sources import open_sources
     from noetl.runtime.telemetry import Metrics
     from noetl.runtime.wiring import open_runtime
+    from noetl.runtime.write_path import open_write_path
 
     chosen = settings.server
     address, number = host or chosen.host, chosen.port if port is None else port
@@ -97,14 +108,19 @@ async def open_server(
         runtime = await stack.enter_async_context(open_runtime(settings))
         metrics = Metrics(__version__, database=runtime.database)
         metrics.watch_pool("readers", people.database.in_use)
+        moving = open_write_path(runtime, "server", said, metrics.write_path.acknowledged, metrics.relay)
+        facts = await stack.enter_async_context(moving)
         engine = await stack.enter_async_context(open_engine(runtime, metrics=metrics))
-        projector = runtime.projector()
-        await projector.start()
-        stack.push_async_callback(projector.stop)
+        await stack.enter_async_context(open_server_projector(runtime))
         required, configured = await _admission(people, address)
         pipelines = await stack.enter_async_context(open_pipelines(runtime))
         await stack.enter_async_context(open_functions(runtime, pipelines))
-        services = _services(people, runtime, engine, pipelines, metrics, auth_required=required)
+        queries = await stack.enter_async_context(open_queries(people))
+        curated = await stack.enter_async_context(open_curated(people))
+        scheduler = await stack.enter_async_context(open_background(runtime, pipelines, engine, metrics))
+        services = _services(
+            people, runtime, engine, pipelines, queries, curated, scheduler, metrics, facts, auth_required=required
+        )
         listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         serving = asyncio.get_running_loop().create_task(
             serve(make_app(services), address, number, auth_configured=configured, ready=listening.set_result)
@@ -117,6 +133,9 @@ async def open_server(
         ended_early(serving, stopping, "the API")
         if slots:
             await stack.enter_async_context(worker_here(runtime, engine, pipelines, slots))
+        # Left first: no turn is begun while the worker finishes those under way.
+        await stack.enter_async_context(open_sources(runtime, pipelines))
+        stack.callback(scheduler.rest)
         shown = f"[{address}]" if ":" in address else address
         url = f"http://{shown}:{listening.result()}"
         said(f"listening on {url}")
@@ -152,27 +171,43 @@ async def _admission(people: Runtime, address: str) -> tuple[bool, bool]:
     from noetl.credentials.tokens import ApiTokens
 
     now = datetime.now(UTC)
-    live = any(token.state(now) == "live" for token in await ApiTokens(people.database).list(people.scope))
+    known = await ApiTokens(people.database).list(people.scope)
+    # An operator's token opens nothing of the organization, so it does not close the organization to others either.
+    live = any(token.state(now) == "live" and token.role != "operator" for token in known)
     wanted = people.settings.server.require_tokens
     required = (live or not is_loopback(address)) if wanted is None else wanted
     return required, required and live
 
 
 def _services(
-    people: Runtime, runtime: Runtime, engine: Engine, pipelines: Pipelines, metrics: Metrics, *, auth_required: bool
+    people: Runtime,
+    runtime: Runtime,
+    engine: Engine,
+    pipelines: Pipelines,
+    queries: Queries,
+    curated: CuratedReads,
+    scheduler: Scheduler,
+    metrics: Metrics,
+    facts: Facts | None,
+    *,
+    auth_required: bool,
 ) -> Services:
     from noetl import __version__
-    from noetl.api.services import Services
+    from noetl.api.services import HookLimits, Services
     from noetl.catalog.playbooks import Catalog
     from noetl.credentials.tokens import ApiTokens
     from noetl.execute.tools.registry import known_kinds
     from noetl.pipelines.lake_files import LakeFiles
     from noetl.runtime.engine import producer_of
     from noetl.runtime.pipelines import lake_of
+    from noetl.runtime.secrets import LocalSecrets
 
     producer, kinds = producer_of(people, "server"), tuple(sorted(known_kinds()))
+    credentials = _credentials(people)
+    own = people.settings.sources
     return Services(
         engine=engine,
+        facts=facts,
         database=people.database,
         worker_database=runtime.database,
         ledger=people.ledger,
@@ -181,7 +216,8 @@ def _services(
         payloads=people.payloads,
         replay=people.replay,
         verifier=people.verifier,
-        credentials=_credentials(people),
+        credentials=credentials,
+        secrets=None if credentials is None else cache(partial(LocalSecrets, people.settings, people.database)),
         tokens=ApiTokens(people.database),
         metrics=metrics,
         mint=people.ids.mint,
@@ -191,6 +227,15 @@ def _services(
         default_scope=people.scope,
         pipelines=pipelines,
         lake=LakeFiles(lake_of(people.settings)),
+        queries=queries,
+        curated=curated,
+        scheduler=scheduler,
+        hook_limits=HookLimits(
+            max_bytes=own.hook_max_bytes,
+            window_seconds=own.hook_window_seconds,
+            at_once=own.hooks_at_once,
+            per_minute=own.hooks_per_minute,
+        ),
     )
 
 

@@ -188,7 +188,7 @@ async def _show(text: str) -> Shown:
     async with opened(drive=False) as (runtime, pipelines):
         task = await find_task(runtime, pipelines, text)
         inputs = task.inputs
-        if task.inputs_ref is not None:
+        if task.inputs_ref is not None and task.inputs:
             parts = json.loads(await runtime.payloads.fetch(runtime.scope, task.inputs_ref))
             inputs = [{**entry, "parts": parts[entry["alias"]]} for entry in inputs]
         names = {one.dataset_uuid: one.name for one in await pipelines.datasets.registered(runtime.scope)}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl.cli.engine_options import Engine, Source, engine_options, refuse_source
 from noetl.cli.execution import find_execution
 from noetl.errors import InputError
 
@@ -19,24 +20,45 @@ if TYPE_CHECKING:
 @click.argument("execution", required=False)
 @click.option("--all", "everything", is_flag=True, help="Verify every organization of every tenant, and the shards.")
 @click.option("--payloads", is_flag=True, help="Also prove the stored bytes of every payload, without keys.")
+@engine_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def verify(ctx: click.Context, execution: str | None, everything: bool, payloads: bool, as_json: bool) -> None:
+def verify(
+    ctx: click.Context,
+    execution: str | None,
+    everything: bool,
+    payloads: bool,
+    engine: Engine,
+    source: Source,
+    as_json: bool,
+) -> None:
     """Fold the ledger anew and compare what is stored with it; exit 1 if anything differs.
 
     EXECUTION is an id, a locator (noetl://…/execution/<id>) or `last`; without it the organization is verified.
-    Projections are compared at their checkpoints, so a projector that lags behind is no difference.
+    Projections are compared at their checkpoints, so a projector that lags behind is no difference. With
+    `--engine spark` whole organizations are folded on Spark, shard by shard, with the same outcome.
 
     \b
     Examples:
       noetl verify
       noetl verify last
       noetl verify --all --payloads
+      noetl verify --all --engine spark --from lake
       noetl verify --json | jq '.reports[].differences'
     """
     if execution is not None and everything:
         raise InputError("an execution and --all are two questions; ask one")
-    reports, shards = asyncio.run(_verify(execution, everything=everything, payloads=payloads, quiet=as_json))
+    if engine == "spark":
+        if execution is not None or payloads:
+            raise InputError(
+                "Spark verifies whole organizations, not one execution and not payloads",
+                hint="leave out --engine spark",
+            )
+        work = _verify_on_spark(everything=everything, source=source, quiet=as_json)
+    else:
+        refuse_source(source)
+        work = _verify(execution, everything=everything, payloads=payloads, quiet=as_json)
+    reports, shards = asyncio.run(work)
     clean = not shards and all(report.clean for report in reports)
     if as_json:
         click.echo(json.dumps(_plain(reports, shards, clean=clean), indent=2, ensure_ascii=False))
@@ -76,6 +98,25 @@ async def _verify(
                 for scope in scopes
             ]
         return reports, await verifier.shards() if everything else []
+
+
+async def _verify_on_spark(
+    *, everything: bool, source: Source, quiet: bool
+) -> tuple[list[VerifyReport], list[Difference]]:
+    from noetl.cli.position_progress import position_bar
+    from noetl.runtime.bulk_replay import open_bulk_replay
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.wiring import open_runtime
+
+    with position_bar("verifying", quiet=quiet) as reached:
+        async with (
+            open_runtime(load_settings()) as runtime,
+            open_bulk_replay(runtime, source, reached=reached) as bulk,
+        ):
+            verifier = bulk.verifier
+            scopes = await verifier.scopes() if everything else [runtime.scope]
+            reports = [await verifier.verify(scope) for scope in scopes]
+            return reports, await verifier.shards() if everything else []
 
 
 def _plain(reports: list[VerifyReport], shards: list[Difference], *, clean: bool) -> dict[str, Any]:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, urlsplit, urlunsplit
 
-import aiohttp
 import msgspec
 
 from noetl.errors import Denied, InputError, Unavailable
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _SECONDS = 30.0
 _LARGEST = 1 << 20
@@ -80,6 +82,8 @@ def token_request(
 
 async def ask_for_token(name: str, request: TokenRequest) -> dict[str, Any]:
     """Send the request and return the fields of the answer."""
+    import aiohttp  # the few processes that ask wait for it, not every command
+
     where = f"keychain entry {name!r}: the token server {shown_url(request.endpoint)}"
     as_json = "json" in next((value for key, value in request.headers.items() if key.lower() == "content-type"), "")
     headers = request.headers if request.basic is None else {**request.headers, "Authorization": _basic(request.basic)}

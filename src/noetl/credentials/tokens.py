@@ -18,7 +18,10 @@ from noetl.errors import Denied, InputError, NotFound
 from noetl.ledger.database import Database
 from noetl.model.stream import Scope
 
-Role = Literal["reader", "writer", "admin", "worker"]
+OrganizationRole = Literal["reader", "writer", "admin", "worker"]
+"""What a token may do within its organization, and what the organization's admins may hand out."""
+Role = Literal[OrganizationRole, "operator"]
+"""An operator looks after the installation: reads curated views of all tenants, and nothing of any organization."""
 ROLES: tuple[Role, ...] = get_args(Role)
 PREFIX = "noetl_"
 """What every token starts with, so that scanners of source code and logs recognise one."""
@@ -26,7 +29,7 @@ PREFIX = "noetl_"
 _TOKEN_BYTES = 32
 _CONTEXT = "noetl api token, version 1"
 _USE_SECONDS = 60.0
-_SHOWN = "token_id, name, role, created_at, expires_at, revoked_at, last_used_at"
+_SHOWN = "token_id, name, role, created_at, expires_at, revoked_at, last_used_at, user_id"
 
 
 class TokenInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +42,8 @@ class TokenInfo(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    user_id: UUID | None = None
+    """The person it belongs to; it reads what that person's roles let it read."""
 
     def state(self, now: datetime) -> Literal["live", "expired", "revoked"]:
         """Say whether the token is good at an instant."""
@@ -63,9 +68,9 @@ class ApiTokens:
         self._noted: dict[UUID, float] = {}
 
     async def create(
-        self, scope: Scope, name: str, role: Role, expires_in: timedelta | None = None
+        self, scope: Scope, name: str, role: Role, expires_in: timedelta | None = None, user: str | None = None
     ) -> tuple[Secret, TokenInfo]:
-        """Make a token; this is the only time it can be seen."""
+        """Make a token, for the person with an email if one is given; this is the only time it can be seen."""
         if role not in ROLES:
             raise InputError(f"{role!r} is no role of a token", hint=f"the roles are {', '.join(ROLES)}")
         if not name.strip():
@@ -74,15 +79,21 @@ class ApiTokens:
             raise InputError(f"token {name!r} would expire before it is made")
         token = PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(_TOKEN_BYTES)).rstrip(b"=").decode()
         async with self._database.transaction(scope) as connection:
+            holder = None
+            if user is not None:
+                holder = await connection.fetchval("SELECT user_id FROM noetl.app_user WHERE email = $1", user)
+                if holder is None:
+                    raise NotFound(f"there is nobody with the email {user} in this organization")
             row = await connection.fetchrow(
-                "INSERT INTO noetl.api_token (tenant_id, organization_id, name, role, digest, expires_at)"  # noqa: S608
-                f" VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6) RETURNING {_SHOWN}",
+                "INSERT INTO noetl.api_token (tenant_id, organization_id, name, role, digest, expires_at, user_id)"  # noqa: S608
+                f" VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6, $7) RETURNING {_SHOWN}",
                 scope.tenant_id,
                 scope.organization_id,
                 name,
                 role,
                 digest(token),
                 expires_in,
+                holder,
             )
         assert row is not None
         return Secret(token), TokenInfo(**dict(row))

@@ -10,6 +10,7 @@ import msgspec
 from noetl.dag.ddl import spelled
 from noetl.dag.facts import Origin, WrittenJob, origin_of
 from noetl.dag.model import Check, Column, Dag, From, Input, Job, Schema, Source, Udf
+from noetl.dag.operators import DELIVERY_COLUMNS
 from noetl.dag.rules_graph import in_order
 from noetl.playbook.tree import Node
 
@@ -54,7 +55,8 @@ def _job(job: WrittenJob, defaults: Node) -> Job:
         reset_outputs=bool(node.get("bootstrap") and (node.mapping["bootstrap"].plain()).get("reset_outputs")),
         idle_timeout=_idle(job, defaults),
         secrets=_texts(job, "secrets"),
-        max_concurrency=_plain(node, defaults, "scaling", "max_concurrency"),
+        # A source that is kept running has one turn at a time, whatever holds for the others.
+        max_concurrency=1 if _kept(job) else _plain(node, defaults, "scaling", "max_concurrency"),
         checks=tuple(_check(one) for one in job.items("checks")),
         schema=_schema(job),
         spark=_spark(defaults) | _spark(node),
@@ -67,6 +69,10 @@ def _job(job: WrittenJob, defaults: Node) -> Job:
 def _plain(node: Node, defaults: Node, *path: str) -> Any:
     found = node.get(*path) or defaults.get(*path)
     return None if found is None else found.plain()
+
+
+def _kept(job: WrittenJob) -> bool:
+    return job.is_source and job.text("source", "kind") == "always_on"
 
 
 def _texts(job: WrittenJob, key: str) -> tuple[str, ...]:
@@ -103,6 +109,10 @@ def _schema(job: WrittenJob) -> Schema:
         Column(str(one.mapping["name"].text), spelled(str(one.mapping["type"].text)), _nullable(one))
         for one in job.items("schema", "columns")
     )
+    if columns and job.tells_delivery:
+        written = {column.name for column in columns}
+        added = [(name, kind) for name, kind in DELIVERY_COLUMNS.items() if name not in written]
+        columns += tuple(Column(name, kind, nullable=False) for name, kind in added)
     return Schema(columns=columns, evolve=cast("Any", job.text("schema", "evolve") or "refuse"))
 
 

@@ -43,7 +43,8 @@ class WrittenJob:
         if self.text("runtime") == "lambda":
             return "invoke"
         told = (SHORTHANDS[key] for key in SHORTHANDS if self.node.get("config", key) is not None)
-        return next(told, "udf" if self.node.get("udf") is not None else None)
+        sent = "webhook" if self.text("source", "kind") == "webhook" else None
+        return next(told, "udf" if self.node.get("udf") is not None else sent)
 
     @property
     def known(self) -> Operator | None:
@@ -85,6 +86,12 @@ class WrittenJob:
         if given is not None and isinstance(given.value, int):
             return given.value
         return 1 if self.known is None else self.known.outputs
+
+    @property
+    def tells_delivery(self) -> bool:
+        """Whether its rows tell how they came."""
+        given = self.node.get("config", "delivery")
+        return self.operator == "webhook" and given is not None and given.value is True
 
     @property
     def inputs(self) -> list[Node]:

@@ -33,6 +33,8 @@ DATASET: Final = Text(
 REFERENCE: Final = Text(
     r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[0-9]{1,4})?", "the name of a job or dataset, or a job's output such as orders.1"
 )
+CREDENTIAL: Final = Text(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}", "the name of a credential")
+DURATION: Final = Text(r"[0-9]+(\.[0-9]+)?(ms|s|m|h|d)", "a time such as 500ms, 30s or 5m")
 COLUMNS: Final = Either((TEXT, ListOf(TEXT, 1)))
 KEY_COLUMNS: Final = Either((WORD, ListOf(WORD)))
 
@@ -108,9 +110,21 @@ SOURCE: Final = Record(
     {
         "kind": Field(Choice(("manual", "cron", "always_on", "webhook")), "What starts the job.", required=True),
         "schedule": Field(TEXT, "When it starts, for cron: five or six fields, or rate(1 day)."),
-        "webhook_path": Field(
-            Text(r"/[A-Za-z0-9_./~-]*", "a path that starts with /"), "The path that starts it, for webhook."
+        "timezone": Field(TEXT, "The zone that cron fields mean, such as Europe/Berlin; UTC if left out."),
+        "catch_up": Field(
+            Choice(("latest_only", "every_plan")),
+            "What becomes of starts that were missed, for cron: only the newest, or all of them; latest_only.",
         ),
+        "webhook_path": Field(
+            Text(r"(/[A-Za-z0-9_~-]([A-Za-z0-9_.~-]*[A-Za-z0-9_~-])?)+", "a path such as /orders or /shop/orders"),
+            "The path that starts it, for webhook; requests go to /api/hooks/TENANT/ORGANIZATION/DAG and this path.",
+        ),
+        "secret": Field(CREDENTIAL, "The credential whose secret signs requests, for webhook."),
+        "signature": Field(
+            Choice(("noetl", "github", "none")),
+            "How requests are signed, for webhook: noetl if left out; none takes them from anybody.",
+        ),
+        "every": Field(DURATION, "The least time from one turn's start to the next, for always_on; 1s if left out."),
     },
     "What starts a job without inputs.",
 )

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from noetl.dag.grammar import CHECK, DAG_NAME, DATASET, FROM, INPUTS, KEY_COLUMNS, REFERENCE, SCHEMA, SOURCE, WORD
+from noetl.dag.grammar import (
+    CHECK,
+    CREDENTIAL,
+    DAG_NAME,
+    DATASET,
+    FROM,
+    INPUTS,
+    KEY_COLUMNS,
+    REFERENCE,
+    SCHEMA,
+    SOURCE,
+    WORD,
+)
 from noetl.dag.operators import OPERATORS, PLAYBOOK, PYTHON, SCRIPT, SQL, SQL_FILE
 from noetl.playbook.shapes import (
     ANYTHING,
@@ -30,7 +42,6 @@ _SPARK: Final = Field(
     ),
     "Settings of the Spark session.",
 )
-_SECRET: Final = Text(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}", "the name of a credential")
 _SHARED: Final = {
     "idle_timeout": Field(_IDLE, "How long a worker waits for more of this job's work before it lets go."),
     "scaling": Field(
@@ -75,7 +86,7 @@ JOB: Final = Record(
             Record("bootstrap", {"reset_outputs": Field(FLAG, "Whether this version starts with empty outputs.")}),
             "What happens once, when the version is deployed.",
         ),
-        "secrets": Field(ListOf(_SECRET), "Names of credentials the job gets."),
+        "secrets": Field(ListOf(CREDENTIAL), "Names of credentials the job gets."),
         **_SHARED,
         "checks": Field(ListOf(CHECK), "What must hold of its rows."),
         "schema": Field(SCHEMA, "What columns its outputs have."),

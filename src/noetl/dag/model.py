@@ -76,7 +76,15 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     kind: Literal["manual", "cron", "always_on", "webhook"] = "manual"
     schedule: str | None = None
+    timezone: str = "UTC"
+    """The zone that the fields of a schedule mean."""
+    catch_up: Literal["latest_only", "every_plan"] = "latest_only"
     webhook_path: str | None = None
+    secret: str | None = None
+    """The credential by which senders sign what they send to a webhook."""
+    signature: Literal["noetl", "github", "none"] = "noetl"
+    every: str | None = None
+    """The least time from the start of one turn of an always-on source to the start of the next."""
 
 
 class Udf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

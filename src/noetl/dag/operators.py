@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from noetl.dag.alerting import CONDITION, ROUTE, SEVERITY
 from noetl.dag.grammar import CHECK
 from noetl.dag.model import Runtime
-from noetl.playbook.shapes import ANYTHING, FLAG, TEXT, Either, Field, ListOf, MapOf, Record, Text, Whole
+from noetl.playbook.shapes import ANYTHING, FLAG, TEXT, Choice, Either, Field, ListOf, MapOf, Record, Text, Whole
 
 RELATIVE_PATH: Final = Text(
     r"(?!/)(?!.*(^|/)\.{1,2}(/|$))(?!.*//)[^\\:\x00-\x1f]*[^\\:/\x00-\x1f]",
@@ -54,6 +55,8 @@ PYTHON: Final = Field(FUNCTION, "The function `module:name`: DataFrames in by al
 SCRIPT: Final = Field(RELATIVE_PATH, "A Python file beside the DAG with a function `run`.")
 PLAYBOOK: Final = Field(RELATIVE_PATH, "The playbook beside the DAG whose frame outputs become the rows.")
 _RANGE: Final = ("range", "start", "end")
+DELIVERY_COLUMNS: Final = {"_delivery": "string", "_row": "bigint", "_received_at": "timestamp"}
+"""What rows of a webhook tell about how they came, if asked for, with their types."""
 
 OPERATORS: Final[Mapping[str, Operator]] = {
     "spark_sql": Operator(
@@ -115,6 +118,41 @@ OPERATORS: Final[Mapping[str, Operator]] = {
         "spark",
         {"checks": Field(ListOf(CHECK, 1), "What must hold of the input's rows; may stand on the job itself.")},
         needs=(("checks",),),
+        outputs=0,
+    ),
+    "webhook": Operator(
+        "Makes rows of what is sent to a webhook source: a JSON object, a list of objects, or one object per line.",
+        "dispatcher",
+        {
+            "delivery": Field(FLAG, "Whether rows get the columns _delivery, _row and _received_at besides."),
+            "rows": Field(TEXT, "Where the rows lie within what is sent, such as data.items; all of it if left out."),
+            "unknown_fields": Field(
+                Choice(("ignore", "refuse")), "What becomes of fields that schema.columns does not have; ignore."
+            ),
+        },
+    ),
+    "alert_evaluate": Operator(
+        "Raises an alert for each row of a SELECT over what is new, or for what is found in the ledger.",
+        "dispatcher",
+        {
+            "sql": Field(
+                TEXT, "One SELECT of DuckDB; each row is an alert: severity, title, message, key, and others."
+            ),
+            **CONDITION,
+            "severity": Field(SEVERITY, "How bad it is, where no row says so; error if left out."),
+            "title": Field(TEXT, "What people are told first, of a condition over the ledger."),
+            "resolve": Field(
+                Choice(("absent", "never")), "Whether an alert is over once it is not found any more; absent."
+            ),
+        },
+        needs=(("sql", "on"),),
+        columns=("key", "rule", "severity", "title", "message", "subject", "event_id", "at", "alert_id"),
+    ),
+    "alert_route": Operator(
+        "Makes a message for each alert it reads and each channel; a sender takes them from there.",
+        "dispatcher",
+        {name: field for name, field in ROUTE.items() if name != "send_resolved"},
+        needs=(("channels",),),
         outputs=0,
     ),
     "noop": Operator("Does nothing.", "dispatcher"),

@@ -18,6 +18,7 @@ from noetl.dag.rules_columns import ColumnRules
 from noetl.dag.rules_files import FileRules
 from noetl.dag.rules_graph import hold_graph
 from noetl.dag.rules_jobs import JobRules
+from noetl.dag.rules_sources import hold_sources
 from noetl.dag.written_out import written_out
 from noetl.errors import InputError
 from noetl.model.canonical import canonical_json
@@ -78,6 +79,7 @@ def parse(
     for job in jobs:
         rules.hold(job)
         ColumnRules(problems, job, beside.hold(job)).hold()
+    hold_sources(jobs, problems)
     hold_graph(tree, jobs, problems)
     found = [*problems.in_order(), *beside.elsewhere()]
     if any(problem.severity == "error" for problem in found):

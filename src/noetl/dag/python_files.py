@@ -15,7 +15,7 @@ from typing import Final
 Files = Callable[[str], bytes | None]
 """Returns the content of a file beside the DAG by its relative path, None if there is none."""
 
-_GIVEN: Final = ("spark", "context")
+_GIVEN: Final = ("spark", "context", "state")
 """What a function may take besides its inputs."""
 
 

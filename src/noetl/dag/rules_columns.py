@@ -7,6 +7,7 @@ from typing import Final
 
 from noetl.dag.ddl import NotAType, spelled
 from noetl.dag.facts import WrittenJob
+from noetl.dag.operators import DELIVERY_COLUMNS
 from noetl.playbook.problems import Problems, suggest
 from noetl.playbook.tree import Node
 
@@ -61,7 +62,8 @@ class ColumnRules:
                 self._problems.error("unknown_type", said, kind.place, "write a type of Spark, such as bigint")
         if self._known is not None and names:
             self._exist(names, self._known, "schema.columns")
-        return [str(name.text) for name in names] or None
+        added = DELIVERY_COLUMNS if self._job.tells_delivery else ()
+        return [*(str(name.text) for name in names), *added] if names else None
 
     def _check(self, check: Node, known: Collection[str] | None) -> None:
         named = check.get("kind")

@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from noetl.dag.alerting import CONDITION, hold_condition
 from noetl.dag.facts import WrittenJob, origin_of
 from noetl.dag.operators import OPERATORS, SHORTHANDS
-from noetl.dag.schedule import schedule_problem
+from noetl.dag.schedule import schedule_problem, zone_problem
 from noetl.playbook.problems import Problems, suggest
 from noetl.playbook.tree import Node
 
 _REACTIVE_ONLY: Final = ("execution_strategy", "wait", "idle_timeout")
 _SOURCE_ONLY: Final = ("source", "bootstrap")
-_READERS: Final = ("quality_check", "range_aggregator", "range_splitter")
+_FIELDS_OF_SOURCES: Final = (
+    ("schedule", "cron"),
+    ("timezone", "cron"),
+    ("catch_up", "cron"),
+    ("webhook_path", "webhook"),
+    ("secret", "webhook"),
+    ("signature", "webhook"),
+    ("every", "always_on"),
+)
+_NEEDED_OF_SOURCES: Final = ("schedule", "webhook_path")
+_READERS: Final = ("alert_route", "quality_check", "range_aggregator", "range_splitter")
 """Operators that do nothing without something to read."""
 
 
@@ -59,6 +70,8 @@ class JobRules:
             self._error("wrong_runtime", f"{name} does not run on {runtime.text}", runtime, hint)
         self._config(job, name)
         self._numbers(job, name)
+        if name == "alert_evaluate":
+            self._alert(job)
 
     def _config(self, job: WrittenJob, name: str) -> None:
         config = job.node.get("config") or Node({}, job.node.place)
@@ -84,6 +97,16 @@ class JobRules:
             self._error("wrong_value", f"{name} takes one input", place, "write inputs: [NAME]")
         if name in _READERS and "inputs" not in job.node.mapping:
             self._error("missing_field", f"{name} needs inputs", job.node, "write inputs: [NAME]")
+
+    def _alert(self, job: WrittenJob) -> None:
+        config = job.node.get("config") or Node({}, job.node.place)
+        hold_condition(config, f"the job {job.name}", self._problems)
+        for key in config.mapping:
+            if key in CONDITION and "on" not in config.mapping:
+                said = f"{key} is for a condition over the ledger"
+                self._problems.error("misplaced_field", said, config.key_place(key), "write on: …, or remove it")
+        if "sql" in config.mapping and "inputs" not in job.node.mapping:
+            self._error("missing_field", "alert_evaluate with sql needs inputs", job.node, "write inputs: [NAME]")
 
     def _udf(self, job: WrittenJob) -> None:
         udf, runtime, secrets = job.node.get("udf"), job.node.get("runtime"), job.node.get("secrets")
@@ -139,15 +162,19 @@ class JobRules:
         if source is None:
             return
         kind = job.text("source", "kind")
-        for key, owner in (("schedule", "cron"), ("webhook_path", "webhook")):
+        for key, owner in _FIELDS_OF_SOURCES:
             given = source.get(key)
-            if kind == owner and given is None:
+            if kind == owner and given is None and key in _NEEDED_OF_SOURCES:
                 self._error("missing_field", f"a {owner} source needs {key}", source, f"write {key}: …")
             elif kind is not None and kind != owner and given is not None:
                 said = f"{key} is for kind: {owner}"
                 self._problems.error("misplaced_field", said, source.key_place(key), "remove it")
             elif key == "schedule" and given is not None and given.text and (wrong := schedule_problem(given.text)):
                 self._error("wrong_value", wrong, given, None)
+            elif key == "timezone" and given is not None and given.text:
+                wrong = zone_problem(given.text, job.text("source", "schedule"))
+                if wrong is not None:
+                    self._error("wrong_value", wrong, given, None)
 
     def _update(self, job: WrittenJob) -> None:
         strategy, key = job.node.get("update_strategy"), job.node.get("unique_key")

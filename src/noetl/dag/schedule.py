@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
 
 _RATE: Final = re.compile(r"rate\(\s*([0-9]{1,6})\s+(second|minute|hour|day|week)s?\s*\)")
 _PART: Final = re.compile(r"(?:\*|([0-9A-Za-z]+)(?:-([0-9A-Za-z]+))?)(?:/([0-9]+))?")
+_SOME_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _FIELDS: Final = (
@@ -31,7 +37,29 @@ def schedule_problem(text: str) -> str | None:
         for part in field.split(","):
             if not _is_part(part, least, most, words):
                 return f"the {name} must be *, or numbers from {least} to {most}, such as 1-5 or */10"
+    try:
+        next(CronSim(text, _SOME_DAY))
+    except (CronSimError, StopIteration):
+        return f"{text!r} is never due"
     return None
+
+
+def zone_problem(zone: str, schedule: str | None = None) -> str | None:
+    """Say what is wrong with a time zone, or with giving one to this schedule."""
+    if not _is_zone(zone):
+        return f"{zone!r} is no time zone such as Europe/Berlin"
+    if zone != "UTC" and schedule is not None and _RATE.fullmatch(schedule.strip()) is not None:
+        return "a rate is counted in UTC: leave the time zone out, or write cron fields"
+    return None
+
+
+@lru_cache(1024)
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
 
 
 def _is_part(part: str, least: int, most: int, words: tuple[str, ...]) -> bool:

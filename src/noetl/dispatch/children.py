@@ -107,7 +107,7 @@ class Children:
         step = None
         async with self._database.transaction(scope) as connection:
             row = await connection.fetchrow(
-                "SELECT context FROM noetl.event WHERE execution_id = $1 AND command_id = $2"
+                "SELECT context FROM noetl.known_event WHERE execution_id = $1 AND command_id = $2"
                 " AND event_type = 'command.issued'",
                 parent_id,
                 command_id,

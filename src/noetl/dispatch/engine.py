@@ -14,6 +14,7 @@ from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.executions import Executions
 from noetl.dispatch.frames import Frames
 from noetl.dispatch.local import LocalDispatch
+from noetl.dispatch.locality import DISTANCES, Patience
 from noetl.dispatch.merging import merged
 from noetl.dispatch.reaper import Reaper
 from noetl.dispatch.results import Gathering
@@ -22,11 +23,14 @@ from noetl.errors import Conflict, InputError, KeyReused, NotFound
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.stream import Scope
+from noetl.payloads.consumers import for_consumer
 from noetl.payloads.port import PayloadStore
 from noetl.plan.decide import COMMAND_LEASE_SECONDS
 from noetl.plan.state import State
 from noetl.plan.trigger import Cancelled, Start
 
+LOOK_MARGIN_SECONDS = 0.005
+"""How much later than by this process's clock one looks for work that has opened by the database's."""
 LOOK_SECONDS = 1.0
 """How often one looks whether an execution that another process drives has ended."""
 
@@ -47,6 +51,7 @@ class Engine:
         reap_every_seconds: float = 1.0,
         idle_seconds: float = 10.0,
         command_lease_seconds: float = COMMAND_LEASE_SECONDS,
+        patience: Patience | None = None,
     ) -> None:
         self._database = database
         self._mint = mint
@@ -59,17 +64,27 @@ class Engine:
         self._drafting = Drafting(mint_many, producer)
         self.catalog = Catalog(database, ledger, payloads, mint, producer, kinds)
         self.executions = Executions(
-            ledger, payloads, self.catalog, self._drafting, mint, command_lease_seconds=command_lease_seconds
+            ledger, payloads, self.catalog, self._drafting, mint, command_lease_seconds=command_lease_seconds,
+            patience=patience,
+        )  # fmt: skip
+        self.frames = Frames(
+            database, ledger, self._drafting, Gathering(database, for_consumer(payloads, "reducer")), self.work.touch
         )
-        self.frames = Frames(database, ledger, self._drafting, Gathering(database, payloads), self.work.touch)
         self.children = Children(database, self.executions, self.catalog, self.ended)
         self.reaper = Reaper(
             database, ledger, self.executions, self.frames, self.children, self._drafting, self.work,
             every_seconds=reap_every_seconds, idle_seconds=idle_seconds,
         )  # fmt: skip
         self.executions.on_issued = lambda scope, count: self.work.touch()
+        self.executions.on_kept = self._look_later
         self.executions.on_child = self.children.start_soon
         self.executions.on_ended = self._on_ended
+
+    def _look_later(self) -> None:
+        """Wake those who wait when work that is left to near workers opens for those farther away."""
+        patience, loop = self.executions.patience, asyncio.get_running_loop()
+        for seconds in sorted({patience.opens_after(distance) for distance in DISTANCES} - {0.0}):
+            loop.call_later(seconds + LOOK_MARGIN_SECONDS, self.work.touch)
 
     def _on_ended(self, scope: Scope, state: State) -> None:
         self.ended.touch()
@@ -89,7 +104,7 @@ class Engine:
     async def _running_children(self, scope: Scope, execution_id: int, *, with_detached: bool) -> list[int]:
         async with self._database.transaction(scope) as connection:
             rows = await connection.fetch(
-                "SELECT h.execution_id FROM noetl.execution_head AS h JOIN noetl.event AS e USING (execution_id)"
+                "SELECT h.execution_id FROM noetl.execution_head AS h JOIN noetl.known_event AS e USING (execution_id)"
                 " WHERE h.parent_execution_id = $1 AND e.event_type = 'execution.requested'"
                 " AND ($2 OR e.meta ->> 'detached' IS NULL)",
                 execution_id,

@@ -19,6 +19,7 @@ import msgspec
 from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.drafts import Drafting, new_lease
 from noetl.dispatch.grants import CommandGrant, LoopGrant, StepContext
+from noetl.dispatch.locality import Patience, claimant, may_take
 from noetl.dispatch.waiters import Waiter, Waiters
 from noetl.errors import EventInvalid, NoetlError, NotFound, PayloadCollected, VersionConflict
 from noetl.faults import reach
@@ -33,6 +34,7 @@ from noetl.payloads.envelope import externalize, resolve
 from noetl.payloads.port import PayloadStore
 from noetl.plan.decide import COMMAND_LEASE_SECONDS, Decision, decide, needed, undecidable
 from noetl.plan.fact import Fact
+from noetl.plan.places import told_place
 from noetl.plan.planned import Plan
 from noetl.plan.state import State, evolve
 from noetl.plan.trigger import CommandEnded, Start, Trigger
@@ -41,6 +43,8 @@ _log = logging.getLogger(__name__)
 
 KEPT = 2_000
 """Executions whose state stays in memory."""
+KEPT_ENDED = 256
+"""Ended ones that stay besides: whoever started them will soon ask how they ended."""
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -75,6 +79,7 @@ class Executions:
         mint: Callable[[], int],
         *,
         command_lease_seconds: float = COMMAND_LEASE_SECONDS,
+        patience: Patience | None = None,
     ) -> None:
         self._ledger = ledger
         self._payloads = payloads
@@ -82,11 +87,16 @@ class Executions:
         self._drafting = drafting
         self._mint = mint
         self._lease_seconds = command_lease_seconds
-        self.waiters = Waiters()
+        self.patience = patience or Patience()
+        """How long work is left to workers near its inputs."""
+        self.waiters = Waiters(self.patience)
         """Workers that wait for a command."""
         self._known: OrderedDict[tuple[Scope, int], _Known] = OrderedDict()
+        self._ended: OrderedDict[tuple[Scope, int], State] = OrderedDict()
         self.on_issued: Callable[[Scope, int], None] = lambda scope, count: None
         """Called when commands wait for a worker."""
+        self.on_kept: Callable[[], None] = lambda: None
+        """Called when commands wait for workers near their inputs, so that others look for them later."""
         self.on_ended: Callable[[Scope, State], None] = lambda scope, state: None
         """Called when an execution has ended."""
         self.on_child: Callable[[Scope, State, Fact], None] = lambda scope, state, fact: None
@@ -94,6 +104,8 @@ class Executions:
 
     async def state(self, scope: Scope, execution_id: int, *, look: bool = True) -> State:
         """Return an execution's state up to the ledger's end; without `look`, as this process knows it, if it does."""
+        if not look and (ended := self._ended.get((scope, execution_id))) is not None:
+            return ended
         known = self._entry(scope, execution_id)
         if not look and known.state is not None:
             return known.state
@@ -162,15 +174,22 @@ class Executions:
     def _tell(self, scope: Scope, decided: Decided) -> None:
         issued = [fact for fact in decided.facts if fact.event_type == "command.issued" and fact.command_id]
         waiting = -decided.given
+        kept = False
         for fact in issued:
             if fact.meta.get("child_execution_id"):
                 self.on_child(scope, decided.state, fact)
             elif "worker" not in fact.meta:
                 waiting += 1
+                kept = kept or "near" in fact.meta
         if waiting > 0:
             self.on_issued(scope, waiting)
+            if kept:
+                self.on_kept()
         if decided.state.ended:
             self._known.pop((scope, decided.state.execution_id), None)
+            self._ended[scope, decided.state.execution_id] = decided.state
+            while len(self._ended) > KEPT_ENDED:
+                self._ended.popitem(last=False)
             self.on_ended(scope, decided.state)
 
     async def _decide(self, scope: Scope, state: State, trigger: Trigger) -> tuple[Decision, Plan | None]:
@@ -207,13 +226,16 @@ class Executions:
         facts = await self._with_stored_rows(scope, decision.facts)
         handed: Fact | None = None
         if worker is not None and not decision.state.ended:
-            facts, handed = _handed(facts, worker)
+            facts, handed = _handed(facts, worker, self.patience)
         appends = self._drafting.appends(scope, state.execution_id, facts, expected_version=state.version)
         appends = await self._slimmed(appends)
         # References of collections are known only now: the state holds what its events say.
         after = _with_rows(decision.state, facts)
         issued = _first_issued(after, appends)
-        if issued is not None and handed is None and (waiter := self.waiters.next(scope)) is not None:
+        waiter = None
+        if issued is not None and handed is None:
+            waiter = self.waiters.next(scope, told_place(issued.meta.get("near")))
+        if issued is not None and waiter is not None:
             with waiter.promised():
                 await self._write_claimed(scope, after, appends, fences, issued, waiter)
             return Decided(after, facts, given=1)
@@ -322,8 +344,8 @@ class Executions:
         return after
 
 
-def _handed(facts: tuple[Fact, ...], worker: str) -> tuple[tuple[Fact, ...], Fact | None]:
-    """Lease the first command that waits for a worker to this one."""
+def _handed(facts: tuple[Fact, ...], worker: str, patience: Patience) -> tuple[tuple[Fact, ...], Fact | None]:
+    """Lease the first command that waits for a worker to this one, unless it is first for those near its inputs."""
     open_after = {fact.command_id for fact in facts if fact.event_type == "command.issued"} - {
         fact.command_id for fact in facts if fact.event_type in ("command.completed", "command.failed")
     }
@@ -333,6 +355,9 @@ def _handed(facts: tuple[Fact, ...], worker: str) -> tuple[tuple[Fact, ...], Fac
             and fact.command_id in open_after
             and "child_execution_id" not in fact.meta
         ):
+            near = told_place(fact.meta.get("near"))
+            if near is not None and not may_take(claimant(worker), near, 0.0, patience):
+                return facts, None
             meta = {**fact.meta, "worker": worker, "attempt": 1, "lease_token": str(uuid.uuid4())}
             handed = msgspec.structs.replace(fact, meta=meta)
             return (*facts[:number], handed, *facts[number + 1 :]), handed

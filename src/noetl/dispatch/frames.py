@@ -394,7 +394,7 @@ class Frames:
             raise NotFound(f"stage {stage_id} of execution {execution_id} is closed")
         if row["frames_open"] and not with_open and not row["has_failed_fast"]:
             raise Unavailable(f"{row['frames_open']} frames of stage {stage_id} wait for another owner")
-        results, manifest = await self._gathering.gather(scope, execution_id, loop_id)
+        gathered = await self._gathering.gather(scope, execution_id, loop_id)
         self._cursors.pop(stage_id, None)
         return Tally(
             frames=row["frames_minted"],
@@ -403,8 +403,7 @@ class Frames:
             rows_failed=row["rows_failed"],
             errors=row["errors"],
             ctx=orjson.loads(row["ctx"]),
-            results=results,
-            manifest=manifest,
+            **msgspec.structs.asdict(gathered),
         )
 
     async def ctx(self, scope: Scope, execution_id: int, stage_id: int) -> dict[str, Any]:

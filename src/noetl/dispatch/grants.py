@@ -54,6 +54,8 @@ class CommandGrant(msgspec.Struct, frozen=True, kw_only=True):
     issued_event_id: int
     context: StepContext
     loop: LoopGrant | None = None
+    left: tuple[str, str] | None = None
+    """Application and tag under which an attempt before may still run on Spark."""
 
     @property
     def lease(self) -> LeaseRef:

@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.children import Children
 from noetl.dispatch.drafts import Drafting, command_stream, new_lease
 from noetl.dispatch.executions import Executions
 from noetl.dispatch.frames import Frames
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, LeaseRef
+from noetl.dispatch.locality import Claimant, Wish, claimant, opening
 from noetl.dispatch.signal import Signal
 from noetl.errors import LeaseLost, NotFound
 from noetl.faults import reach
@@ -20,15 +23,23 @@ from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
+from noetl.plan.places import place_of
 from noetl.plan.trigger import CommandEnded
 from noetl.playbook.model import Playbook
 
 MAX_ATTEMPTS = 5
 """How often a command is handed out before it counts as failed: its worker died, or gave it back, every time."""
 
+# The rule of `noetl.dispatch.locality.may_take`: after how long work opens depends on how far it is.
 _PENDING = """
 SELECT execution_id, command_id, attempt, issued_event_id, lease_seconds FROM noetl.command
-WHERE status = 'PENDING' AND available_at <= now() ORDER BY available_at, issued_event_id LIMIT $1
+WHERE status = 'PENDING' AND available_at <= now()
+  AND (near IS NULL OR available_at <= now() - make_interval(secs => CASE
+      WHEN near ->> 'node' = $2 THEN $5::double precision
+      WHEN near ->> 'region' IS DISTINCT FROM $4 THEN $8::double precision
+      WHEN near ->> 'zone' IS DISTINCT FROM $3 THEN $7::double precision
+      ELSE $6::double precision END))
+ORDER BY available_at, issued_event_id LIMIT $1
 FOR UPDATE SKIP LOCKED
 """
 
@@ -83,21 +94,22 @@ class LocalDispatch:
         self._drafting = drafting
         self._signal = signal
 
-    async def claim(self, worker: str, want: int, wait_seconds: float) -> list[CommandGrant]:
+    async def claim(self, worker: str, want: int, wait_seconds: float, wish: Wish | None = None) -> list[CommandGrant]:
         """Lease commands that wait."""
+        who = claimant(worker, wish)
         deadline = asyncio.get_running_loop().time() + wait_seconds
         while True:
             seen = self._signal.number
-            granted = await self._claim_now(worker, want)
+            granted = await self._claim_now(worker, want, who)
             left = deadline - asyncio.get_running_loop().time()
             if not granted and left > 0:
-                granted = await self._handed(worker, want, seen, min(left, 0.5))
+                granted = await self._handed(worker, want, seen, min(left, 0.5), who)
             if granted or left <= 0:
                 return granted
 
-    async def _handed(self, worker: str, want: int, seen: int, seconds: float) -> list[CommandGrant]:
+    async def _handed(self, worker: str, want: int, seen: int, seconds: float, who: Claimant) -> list[CommandGrant]:
         """Wait for news, and for commands that are leased to this worker as they are issued."""
-        with self._executions.waiters.waiting(self._scope, worker, want) as waiter:
+        with self._executions.waiters.waiting(self._scope, worker, want, who) as waiter:
             try:
                 await self._signal.wait(seen, seconds, waiter.woken)
             except asyncio.CancelledError:
@@ -107,9 +119,10 @@ class LocalDispatch:
                 raise
         return await waiter.granted()
 
-    async def _claim_now(self, worker: str, want: int) -> list[CommandGrant]:
+    async def _claim_now(self, worker: str, want: int, who: Claimant) -> list[CommandGrant]:
+        opens = opening(who, self._executions.patience)
         async with self._database.transaction(self._scope) as connection:
-            rows = await connection.fetch(_PENDING, want)
+            rows = await connection.fetch(_PENDING, want, who.node, who.zone, who.region, *opens)
         answers = await asyncio.gather(*(self._claim_one(worker, row) for row in rows))
         return [grant for grant in answers if grant is not None]
 
@@ -126,9 +139,31 @@ class LocalDispatch:
         reach("claim.after_record")
         try:
             state = await self._executions.state_with(self._scope, execution_id, command_id)
-            return self._executions.grant(state, command_id, lease, row["issued_event_id"])
+            grant = self._executions.grant(state, command_id, lease, row["issued_event_id"])
         except NotFound:
             return None  # it was cancelled a moment ago
+        if attempt and grant.loop is not None and grant.loop.frame.get("runtime") == "spark":
+            return msgspec.structs.replace(grant, left=await self._left(grant))
+        return grant
+
+    async def _left(self, grant: CommandGrant) -> tuple[str, str] | None:
+        """Return where the attempts before ran last, if they got so far."""
+        stream, left = command_stream(self._scope, grant.execution_id, grant.issued_event_id), None
+        async for event in self._ledger.read(stream):
+            if event.event_type == "command.started":
+                left = (event.meta["application_id"], event.meta["job_tag"])
+        return left
+
+    async def started(self, grant: CommandGrant, application_id: str, job_tag: str) -> None:
+        """Record where the work runs."""
+        stream = command_stream(self._scope, grant.execution_id, grant.issued_event_id)
+        draft = self._drafting.one(
+            self._scope, stream, grant.execution_id, "command.started", f"command/{grant.command_id}",
+            command_id=grant.command_id,
+            meta={"attempt": grant.attempt, "application_id": application_id, "job_tag": job_tag},
+        )  # fmt: skip
+        fence = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
+        await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
 
     async def complete(
         self, grant: CommandGrant, report: CommandEnded, *, worker: str, take_next: bool
@@ -136,6 +171,8 @@ class LocalDispatch:
         """Record an end and what follows."""
         fence = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
         loop = grant.loop
+        if report.ref is not None:
+            report = msgspec.structs.replace(report, near=place_of(worker))
 
         async def tally(_state: Any) -> Any:
             assert loop is not None

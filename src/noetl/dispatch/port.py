@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, LeaseRef
+from noetl.dispatch.locality import Wish
 from noetl.model.payload_ref import PayloadRef
 from noetl.plan.trigger import CommandEnded
 from noetl.playbook.model import Playbook
@@ -18,14 +19,18 @@ class Dispatch(Protocol):
     and that nothing was written.
     """
 
-    async def claim(self, worker: str, want: int, wait_seconds: float) -> list[CommandGrant]:
-        """Lease up to `want` commands, waiting up to `wait_seconds` for the first."""
+    async def claim(self, worker: str, want: int, wait_seconds: float, wish: Wish | None = None) -> list[CommandGrant]:
+        """Lease up to `want` commands, waiting up to `wait_seconds` for the first; `wish` says how near they should be."""
         ...
 
     async def complete(
         self, grant: CommandGrant, report: CommandEnded, *, worker: str, take_next: bool
     ) -> CommandGrant | None:
         """Record the end of a command and what follows from it; with `take_next`, return a lease on what comes next."""
+        ...
+
+    async def started(self, grant: CommandGrant, application_id: str, job_tag: str) -> None:
+        """Record under which names Spark is about to work on a command, so that whoever comes after can stop it."""
         ...
 
     async def give_back(self, grant: CommandGrant, reason: str, *, delay_seconds: float) -> None:

@@ -4,9 +4,7 @@ executions with nothing open. It looks at all organizations and acts within each
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -16,8 +14,9 @@ from noetl.dispatch.drafts import Drafting, command_stream
 from noetl.dispatch.executions import Executions
 from noetl.dispatch.frames import Frames
 from noetl.dispatch.local import MAX_ATTEMPTS
+from noetl.dispatch.repeating import Repeating
 from noetl.dispatch.signal import Signal
-from noetl.errors import Conflict, NoetlError, NotFound
+from noetl.errors import Conflict, NotFound
 from noetl.faults import reach
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
@@ -80,28 +79,19 @@ class Reaper:
         self._idle = idle_seconds
         self.republished = 0
         """How many leases this process took back."""
-        self._task: asyncio.Task[None] | None = None
+        self._repeating = Repeating("the reaper", self._look_once, every_seconds=every_seconds)
 
     def start(self) -> None:
         """Look again and again until stopped."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="noetl-reaper")
+        self._repeating.start()
 
     async def stop(self) -> None:
         """Stop looking."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await self._repeating.stop()
 
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self.sweep()
-            except NoetlError as problem:
-                _log.warning("the reaper could not look: %s", problem.message)
-            except Exception:
-                _log.exception("the reaper stumbled")
-            await asyncio.sleep(self._every)
+    async def _look_once(self) -> float:
+        await self.sweep()
+        return self._every
 
     async def sweep(self) -> int:
         """Look once and return how many things were taken back or pushed on."""
@@ -180,7 +170,7 @@ class Reaper:
         except NotFound:
             async with self._database.transaction(scope) as connection:
                 event = await connection.fetchrow(
-                    "SELECT meta, context FROM noetl.event WHERE execution_id = $1 AND command_id = $2"
+                    "SELECT meta, context FROM noetl.known_event WHERE execution_id = $1 AND command_id = $2"
                     " AND event_type = 'command.issued'",
                     parent_id,
                     command_id,

@@ -12,12 +12,14 @@ import random
 import uuid
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 import aiohttp
 import msgspec
 
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, LeaseRef
+from noetl.dispatch.locality import Wish
 from noetl.errors import Conflict, Denied, InputError, LeaseLost, NoetlError, NotFound, Unavailable, Unsupported
 from noetl.model.payload_ref import PayloadRef
 from noetl.plan.trigger import CommandEnded
@@ -112,14 +114,16 @@ class RemoteDispatch:
         if self._session is not None:
             await self._session.close()
 
-    async def claim(self, worker: str, want: int, wait_seconds: float) -> list[CommandGrant]:
+    async def claim(self, worker: str, want: int, wait_seconds: float, wish: Wish | None = None) -> list[CommandGrant]:
         """Lease commands; while the server is away, wait for it, and return none when the time is over."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         pauses = _pauses()
         while True:
             left = max(0.0, min(60.0, deadline - loop.time()))
-            body = {"worker_id": worker, "want": min(want, 100), "wait_seconds": left}
+            body: dict[str, Any] = {"worker_id": worker, "want": min(want, 100), "wait_seconds": left}
+            if wish is not None:
+                body["locality"] = wish
             try:
                 return (await self._once("POST", "/api/commands/claim", body, _Commands, wait=left)).commands
             except Unavailable:
@@ -136,6 +140,12 @@ class RemoteDispatch:
             return (await self._sent("/api/commands/complete", body, _NextCommand)).next
         except _Doubtful:
             return None  # it was recorded by a request whose answer got lost
+
+    async def started(self, grant: CommandGrant, application_id: str, job_tag: str) -> None:
+        """Record where the work runs."""
+        body = {"lease": _command(grant), "application_id": application_id, "job_tag": job_tag}
+        with suppress(_Doubtful):
+            await self._sent("/api/commands/started", body, _Nothing)
 
     async def give_back(self, grant: CommandGrant, reason: str, *, delay_seconds: float) -> None:
         """Record that an attempt came to nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 
 class Signal:
@@ -10,11 +11,15 @@ class Signal:
 
     def __init__(self) -> None:
         self.number = 0
+        self.passed_on: Callable[[], None] | None = None
+        """Told of every touch that happened here, for those who wait in other processes."""
         self._waiting: set[asyncio.Future[None]] = set()
 
-    def touch(self) -> None:
-        """Wake everybody who waits."""
+    def touch(self, *, heard: bool = False) -> None:
+        """Wake everybody who waits; `heard` says that another process passed it on."""
         self.number += 1
+        if self.passed_on is not None and not heard:
+            self.passed_on()
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(None)

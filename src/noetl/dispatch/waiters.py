@@ -12,14 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from noetl.dispatch.grants import CommandGrant
+from noetl.dispatch.locality import ANYWHERE, Claimant, Patience, nearest
 from noetl.model.stream import Scope
+from noetl.plan.places import Place
 
 
 class Waiter:
     """One worker that waits for up to `want` commands."""
 
-    def __init__(self, worker: str, want: int) -> None:
+    def __init__(self, worker: str, want: int, who: Claimant) -> None:
         self.worker = worker
+        self.who = who
         self.want = want
         self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when it was given something."""
@@ -56,13 +59,14 @@ class Waiter:
 class Waiters:
     """All that wait, by organization, each in its turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: Patience | None = None) -> None:
+        self._patience = patience or Patience()
         self._waiting: dict[Scope, deque[Waiter]] = {}
 
     @contextmanager
-    def waiting(self, scope: Scope, worker: str, want: int) -> Iterator[Waiter]:
+    def waiting(self, scope: Scope, worker: str, want: int, who: Claimant = ANYWHERE) -> Iterator[Waiter]:
         """Take promises for a worker for the time of the block."""
-        waiter = Waiter(worker, want)
+        waiter = Waiter(worker, want, who)
         line = self._waiting.setdefault(scope, deque())
         line.append(waiter)
         try:
@@ -73,12 +77,19 @@ class Waiters:
             if not line and self._waiting.get(scope) is line:
                 del self._waiting[scope]
 
-    def next(self, scope: Scope) -> Waiter | None:
-        """Return the next in turn that wants one more, if anybody waits."""
+    def next(self, scope: Scope, near: Place | None = None) -> Waiter | None:
+        """Return the next in turn that wants one more, if anybody waits; of work that lies somewhere, the nearest."""
         line = self._waiting.get(scope)
         if not line:
             return None
-        waiter = line.popleft()
+        if near is None:
+            waiter = line.popleft()
+        else:
+            found = nearest(((one.who, one) for one in line), near, self._patience)
+            if found is None:
+                return None
+            waiter = found
+            line.remove(waiter)
         if waiter.want > 1:
             line.append(waiter)
         return waiter

@@ -43,7 +43,7 @@ def table_of(rows: list[RowEnd], redact: Any) -> EncodedTable:
     return encode_table(table.combine_chunks())
 
 
-def ends_of(data: bytes) -> list[RowEnd]:
+def ends_of(data: bytes | memoryview) -> list[RowEnd]:
     """Return the rows of such a table; of a problem only its words are left."""
     table = decode_table(data)
     index, status, error = (table.column(name).to_pylist() for name in ("index", "status", "error"))

@@ -17,6 +17,7 @@ from noetl.execute.tools.port import Credentials, Resources, Tool
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.payloads.codec import ARROW_STREAM, decode_table, encode_table
+from noetl.payloads.consumers import for_consumer
 from noetl.payloads.port import PayloadStore
 from noetl.playbook.model import Playbook
 
@@ -61,8 +62,11 @@ class LanesEnd:
 class Lanes(Protocol):
     """Works off the frames of a loop elsewhere, such as inside Spark's executors, each under its own lease."""
 
-    async def work(self, grant: CommandGrant, worker: str) -> LanesEnd:
-        """Return once no frame is left; when cancelled, what runs elsewhere is stopped."""
+    async def work(self, grant: CommandGrant, worker: str, started: Callable[[str, str], Awaitable[None]]) -> LanesEnd:
+        """Return once no frame is left; when cancelled, what runs elsewhere is stopped.
+
+        `started` is told application and tag before the work begins; what an attempt before left is stopped first.
+        """
         ...
 
 
@@ -105,3 +109,7 @@ class ScopedPayloads:
     async def fetch(self, ref: PayloadRef) -> bytes:
         """Return bytes."""
         return await self._store.fetch(self._scope, ref)
+
+    async def view(self, ref: PayloadRef) -> memoryview:
+        """Return bytes where they lie."""
+        return await for_consumer(self._store, "reducer").view(self._scope, ref)

@@ -23,6 +23,7 @@ from noetl.execute.tools.postgres_claim import ClaimFailed, open_claim
 from noetl.faults import reach
 from noetl.model.payload_ref import PayloadRef
 from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, encode_json
+from noetl.payloads.origin import producing
 from noetl.plan.state import written
 from noetl.playbook.model import Playbook, Step
 from noetl.playbook.scopes import Names
@@ -79,7 +80,10 @@ class Slot:
 
     async def _one(self, frame: FrameGrant, rows: list[Any] | None) -> FrameGrant | None:
         """Work off one frame under its own lease and return the next, if its commit handed one out."""
-        work = asyncio.get_running_loop().create_task(self._frame(frame, rows))
+        # What the task stores is stored in this frame's name, and lies in the node's memory as long as its lease.
+        proves = bool(self._loop.frame.get("verify_ipc"))
+        with producing(self._grant.execution_id, frame.frame_id, frame.lease_seconds, proves=proves):
+            work = asyncio.get_running_loop().create_task(self._frame(frame, rows))
         lost = False
 
         def stop() -> None:
@@ -129,7 +133,7 @@ class Slot:
         kept = frame.checkpoint or {}
         if "output" not in kept:
             return FrameEnd()
-        data = await self._services.store.fetch(self._services.scope, msgspec.convert(kept["output"], PayloadRef))
+        data = await self._services.store.view(self._services.scope, msgspec.convert(kept["output"], PayloadRef))
         return FrameEnd(ends_of(data), kept["swallowed"], kept["set"])
 
     async def _failed(self, frame: FrameGrant, problem: Problem) -> FrameGrant | None:

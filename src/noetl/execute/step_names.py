@@ -10,7 +10,9 @@ from noetl.dispatch.grants import CommandGrant
 from noetl.dispatch.results import rows_of
 from noetl.execute.services import Services
 from noetl.model.payload_ref import PayloadRef
+from noetl.model.stream import Scope
 from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json
+from noetl.payloads.port import PayloadStore
 from noetl.plan.names import view
 from noetl.plan.planned import data_read
 from noetl.playbook.model import Playbook, Step
@@ -20,6 +22,14 @@ from noetl.playbook.templates import names_in
 
 async def names_for(services: Services, grant: CommandGrant, playbook: Playbook) -> Names:
     """Return the names a step's run starts from."""
+    names = await names_without_secrets(services.scope, services.store, grant, playbook)
+    if playbook.keychain:
+        names["keychain"] = await services.secrets.keychain(grant, playbook, names)
+    return names
+
+
+async def names_without_secrets(scope: Scope, store: PayloadStore, grant: CommandGrant, playbook: Playbook) -> Names:
+    """Return the names that a playbook's keychain may be asked for with."""
     step = playbook.steps[grant.step]
     asked, read = _uses(playbook, step)
     results: dict[str, Any] = {}
@@ -27,10 +37,10 @@ async def names_for(services: Services, grant: CommandGrant, playbook: Playbook)
         if asked is not None and name not in asked:
             continue
         if result.ref is not None and (read is None or name in read):
-            results[name] = view(result, await load(services, result.ref))
+            results[name] = view(result, await _loaded(scope, store, result.ref))
         else:
             results[name] = view(result)
-    names = names_of(
+    return names_of(
         execution_id=grant.execution_id,
         catalog_id=grant.catalog_id,
         workload=grant.context.workload,
@@ -39,17 +49,18 @@ async def names_for(services: Services, grant: CommandGrant, playbook: Playbook)
         event={"name": "step.entered", "step": grant.step},
         job={"uuid": str(grant.execution_id), "execution_id": str(grant.execution_id)},
     )
-    if playbook.keychain:
-        names["keychain"] = await services.secrets.keychain(grant, playbook, names)
-    return names
 
 
 async def load(services: Services, ref: PayloadRef) -> Any:
     """Return the value of a payload: JSON as it is, a frame's results as rows."""
-    data = await services.store.fetch(services.scope, ref)
-    if ref.media_type == JSON:
-        return decode_json(data)
-    return {"rows": rows_of(data)} if ref.media_type == ARROW_STREAM else data.decode(errors="replace")
+    return await _loaded(services.scope, services.store, ref)
+
+
+async def _loaded(scope: Scope, store: PayloadStore, ref: PayloadRef) -> Any:
+    if ref.media_type == ARROW_STREAM:
+        return {"rows": rows_of(await store.view(scope, ref))}
+    data = await store.fetch(scope, ref)
+    return decode_json(data) if ref.media_type == JSON else data.decode(errors="replace")
 
 
 _Uses = tuple[frozenset[str] | None, frozenset[str] | None]

@@ -6,9 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 from noetl.dispatch.grants import CommandGrant, LeaseRef
+from noetl.dispatch.locality import Wish
 from noetl.dispatch.port import Dispatch
 from noetl.errors import LeaseLost, NoetlError, NotFound, TemplateFailed
 from noetl.execute.calls import call_maker
@@ -23,6 +25,7 @@ from noetl.execute.slot import Slot
 from noetl.execute.step_names import names_for
 from noetl.execute.tools.port import Call
 from noetl.execute.tools.postgres_claim import ClaimFailed
+from noetl.payloads.origin import producing
 from noetl.plan.trigger import CommandEnded
 from noetl.playbook.model import Playbook
 from noetl.playbook.scopes import Names
@@ -46,12 +49,16 @@ class Worker:
         heartbeat_seconds: float = 5.0,
         poll_seconds: float = 20.0,
         on_rows: Callable[[CommandGrant, int, int], None] = lambda grant, done, failed: None,
+        wish: Wish | None = None,
     ) -> None:
         self.name = name
         self._dispatch = dispatch
         self._services = services
         self._slots = slots
         self._poll = poll_seconds
+        self._wish = wish
+        # What a completion hands over comes from anywhere; who keeps near asks for everything by a claim.
+        self._roams = wish is None or wish.max_distance == "any"
         self._on_rows = on_rows
         self._keeper: Keeper[LeaseRef] = Keeper(dispatch, every_seconds=heartbeat_seconds, clock=services.monotonic)
         self._running: set[asyncio.Task[None]] = set()
@@ -91,7 +98,9 @@ class Worker:
         await self._keeper.beat()
 
     async def _claimed(self, free: int) -> list[CommandGrant]:
-        self._claiming = asyncio.get_running_loop().create_task(self._dispatch.claim(self.name, free, self._poll))
+        self._claiming = asyncio.get_running_loop().create_task(
+            self._dispatch.claim(self.name, free, self._poll, self._wish)
+        )
         try:
             return await self._claiming
         except asyncio.CancelledError:
@@ -152,8 +161,10 @@ class Worker:
 
         self._keeper.hold(grant.lease, grant.lease_seconds, stop)
         try:
-            report = await self._report(grant)
-            return await self._dispatch.complete(grant, report, worker=self.name, take_next=not self._stopping)
+            proves = grant.loop is not None and bool(grant.loop.frame.get("verify_ipc"))
+            with producing(grant.execution_id, 0, grant.lease_seconds, proves=proves):
+                report = await self._report(grant)
+            return await self._dispatch.complete(grant, report, worker=self.name, take_next=self._takes_next)
         except asyncio.CancelledError:
             if not lost:
                 raise
@@ -170,6 +181,10 @@ class Worker:
             return None
         finally:
             self._keeper.release(grant.lease)
+
+    @property
+    def _takes_next(self) -> bool:
+        return self._roams and not self._stopping
 
     async def _report(self, grant: CommandGrant) -> CommandEnded:
         started = self._services.monotonic()
@@ -241,7 +256,7 @@ class Worker:
         if self._services.lanes is None:
             message = f"step {grant.step}: its frames run on Spark, and this worker has none"
             return failure_of(self._services, grant, Problem(kind="schema", message=message, code="spark_missing"), 0.0)
-        end = await self._services.lanes.work(grant, self.name)
+        end = await self._services.lanes.work(grant, self.name, partial(self._dispatch.started, grant))
         self.claims += end.claims
         self._on_rows(grant, end.rows_done, end.rows_failed)
         if end.problem is not None:

@@ -21,9 +21,10 @@ from noetl.model.validate import validate
 _ONCE = frozenset(kind.name for kind in EVENT_TYPES if kind.once_per)
 _TYPE, _KEY, _PAYLOAD, _FIELDS = 12, 16, 23, 24
 
-APPEND_SQL = (
-    "SELECT outcome, first_version, first_position, event_ids FROM noetl.append_v3($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-)
+_CALL = "SELECT outcome, first_version, first_position, event_ids FROM noetl.{}($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+APPEND_SQL = _CALL.format("append_v3")
+PENDING_SQL = _CALL.format("append_pending_v1")
+"""The same decision, its events left waiting for the materializer; their positions are places among the waiting ones."""
 
 
 class Place(NamedTuple):
@@ -34,7 +35,7 @@ class Place(NamedTuple):
     execution_id: int | None
 
 
-@lru_cache(4096)
+@lru_cache(65_536)
 def _place(stream: Stream) -> Place:
     # A process appends to the same few thousand streams over and over.
     return Place(stream.scope, stream.shard, stream.execution_id)
@@ -61,6 +62,8 @@ class Request:
     fences: tuple[Fence, ...] = ()
     works: bool = False
     """Whether its events change rows of open work."""
+    waits: bool = False
+    """Whether its events were left waiting for the materializer."""
     answer: asyncio.Future[tuple[Appended, ...]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )

@@ -1,8 +1,8 @@
 """Group commit: concurrent appends of a process are gathered per organization and written by one statement.
 
 While one statement is under way the next group gathers, so the group grows with the load and a lone append never
-waits. Changes of work have two statements under way, so that deciding and writing overlap. A lost connection is
-retried: event ids make a second try recognisable, so nothing is written twice and a first try that did commit is not
+waits. A crowd of those who wait for each answer before they ask again is parted in two: while the server writes the
+one half, this process decides on the answers of the other. A lost connection is retried: event ids make a second try recognisable, so nothing is written twice and a first try that did commit is not
 mistaken for somebody else's.
 """
 
@@ -18,8 +18,9 @@ import asyncpg
 
 from noetl.errors import AlreadyRecorded, Conflict, EventInvalid, NoetlError, Unavailable
 from noetl.faults import reach
-from noetl.ledger.batch import APPEND_SQL, Part, Request, answer_of, answers_of, arguments
+from noetl.ledger.batch import Part, Request, answer_of, answers_of, arguments
 from noetl.ledger.database import LOST, Database, translated
+from noetl.ledger.write_path import WayChangedError, WritePath
 from noetl.model.event import Appended
 from noetl.model.stream import Scope
 
@@ -30,9 +31,10 @@ _RETRY_WAITS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.LockNotAvailableError)
 _ONE_CULPRIT = (asyncpg.UniqueViolationError, asyncpg.DataError, asyncpg.ProgramLimitExceededError)
 
-
-WORK_WRITERS = 2
-"""Groups of work under way at once: while the server writes one, this process decides on the answers of the other."""
+CROWD = 64
+"""So many requests that wait are worth parting in two groups: a statement costs the server as much as several in it."""
+GATHERING_TURNS = 4
+"""Turns of the loop within which those that were just answered ask again."""
 
 
 class _Line:
@@ -40,16 +42,35 @@ class _Line:
 
     def __init__(self) -> None:
         self.waiting: deque[Request] = deque()
-        self.writers: set[asyncio.Task[None] | None] = set()
-        self.gathering = False
-        """Whether a writer is about to take a group, so that no other need be started."""
+        self.writer: asyncio.Task[None] | None = None
+        self._last = 0
+        self._together = False
+
+    async def gathered(self) -> bool:
+        """Wait a moment if far fewer are here than the last group had, and tell whether there are any."""
+        self._together = self._last > 0 and not self.waiting
+        for _ in range(GATHERING_TURNS):
+            if 2 * len(self.waiting) >= self._last:
+                break
+            await asyncio.sleep(0)
+        return bool(self.waiting)
+
+    def take(self) -> list[Request]:
+        """Take the next group; half of a crowd whose members were all answered together, so that halves take turns."""
+        here = len(self.waiting)
+        group = _take_group(self.waiting, -(-here // 2) if self._together and here >= CROWD else here)
+        self._last = len(group)
+        return group
 
 
 class Committer:
     """Writes the appends of one process."""
 
-    def __init__(self, database: Database, key_ttl: timedelta, written: Callable[[set[int]], None]) -> None:
+    def __init__(
+        self, database: Database, way: WritePath, key_ttl: timedelta, written: Callable[[set[int]], None]
+    ) -> None:
         self._database = database
+        self._way = way
         self._key_ttl = key_ttl
         self._written = written
         self._lines: dict[tuple[Scope, bool], _Line] = {}
@@ -61,24 +82,21 @@ class Committer:
         if line is None:
             line = self._lines[key] = _Line()
         line.waiting.append(item)
-        if len(line.writers) < (WORK_WRITERS if item.works else 1) and not line.gathering:
-            line.gathering = True
-            writer = asyncio.create_task(self._write_all(key, line), name=f"noetl-committer-{item.scope}")
-            line.writers.add(writer)
+        if line.writer is None:
+            line.writer = asyncio.create_task(self._write_all(key, line), name=f"noetl-committer-{item.scope}")
         return await item.answer
 
     async def close(self) -> None:
         """Wait until everything queued is written or refused."""
         while self._lines:
-            await asyncio.gather(*(writer for line in self._lines.values() for writer in line.writers if writer))
+            await asyncio.gather(*(line.writer for line in self._lines.values() if line.writer))
         await self._database.give_back()
 
     async def _write_all(self, key: tuple[Scope, bool], line: _Line) -> None:
-        writer = asyncio.current_task()
         try:
             # This task began one turn of the loop after the first append, so those started together are all here.
-            while group := _take_group(line.waiting):
-                line.gathering = False
+            while await line.gathered():
+                group = line.take()
                 try:
                     with translated():
                         await self._write(key[0], group)
@@ -87,16 +105,9 @@ class Committer:
                 except asyncio.CancelledError as problem:
                     _answer_all(group, problem)
                     raise
-                if line.waiting:
-                    # One turn of the loop lets those that were just answered join the next group.
-                    line.gathering = True
-                    await asyncio.sleep(0)
         finally:
-            line.writers.discard(writer)
-            line.gathering = False
-            if not line.writers:
-                self._lines.pop(key, None)
-                _answer_all(line.waiting, Unavailable("the ledger was closed before this append was written"))
+            self._lines.pop(key, None)
+            _answer_all(line.waiting, Unavailable("the ledger was closed before this append was written"))
 
     async def _write(self, scope: Scope, group: list[Request]) -> None:
         try:
@@ -130,8 +141,19 @@ class Committer:
             try:
                 kept = await self._database.kept()
                 reach("append.before_begin")
+                way, waits = self._way.sql, self._way.waits
                 async with kept.taken() as connection:
-                    return list(await connection.fetch(APPEND_SQL, *values))
+                    rows = list(await connection.fetch(way, *values))
+                for item in group:
+                    item.waits = waits
+                return rows
+            except WayChangedError as problem:
+                if await self._way.look() == "draining":
+                    if wait is None:
+                        raise Unavailable(
+                            f"the write path is being changed, and nothing was written: {problem}"
+                        ) from problem
+                    await asyncio.sleep(wait)
             except asyncpg.CheckViolationError as problem:
                 if not await make_partitions(self._database, group, problem):
                     raise EventInvalid(f"the ledger refuses this event: {problem}") from problem
@@ -166,7 +188,7 @@ class Committer:
     async def _standing_part(self, scope: Scope, part: Part) -> Appended | None:
         async with self._database.transaction(scope) as connection:
             known = await connection.fetch(
-                "SELECT event_id, stream_version, position FROM noetl.event WHERE execution_id = $1 AND stream_id = $2"
+                "SELECT event_id, stream_version, position FROM noetl.known_event WHERE execution_id = $1 AND stream_id = $2"
                 " AND event_id = ANY ($3) ORDER BY position",
                 part.rows[0][0],
                 part.stream.stream_id,
@@ -191,12 +213,12 @@ async def make_partitions(database: Database, group: Sequence[Request], problem:
     return True
 
 
-def _take_group(waiting: deque[Request]) -> list[Request]:
-    """Take requests up to the group's size; one that repeats a key of the group, or works otherwise, waits."""
+def _take_group(waiting: deque[Request], most: int) -> list[Request]:
+    """Take so many requests, up to the group's size; one that repeats a key of the group, or works otherwise, waits."""
     group: list[Request] = []
     keys: set[str] = set()
     size = 0
-    while waiting and (not group or size + waiting[0].size <= GROUP_EVENTS):
+    while waiting and len(group) < most and (not group or size + waiting[0].size <= GROUP_EVENTS):
         item = waiting[0]
         own = [key for part in item.parts for key, _ in part.keys]
         if (group and item.works != group[0].works) or not keys.isdisjoint(own):

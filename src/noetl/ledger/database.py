@@ -11,9 +11,10 @@ import asyncpg
 
 from noetl.errors import NoetlError, Unavailable, Unsupported
 from noetl.ledger.kept import KeptConnections
+from noetl.ledger.known_types import KnowingConnection
 from noetl.model.stream import Scope
 
-Role = Literal["runtime", "projector", "retention", "reaper"]
+Role = Literal["runtime", "projector", "retention", "reaper", "operator", "relay", "materializer"]
 Connection = asyncpg.pool.PoolConnectionProxy
 OLDEST_SERVER = 15
 _CONNECT_SECONDS = 10
@@ -81,7 +82,11 @@ class Database:
         """Open a connection outside the pools, for listening or for holding a session lock."""
         with translated():
             return await asyncpg.connect(
-                self.url, user=self._user(role), server_settings=self._session(role), timeout=_CONNECT_SECONDS
+                self.url,
+                user=self._user(role),
+                server_settings=self._session(role),
+                timeout=_CONNECT_SECONDS,
+                connection_class=KnowingConnection,
             )
 
     async def close(self) -> None:
@@ -116,6 +121,7 @@ class Database:
                 user=self._user(role),
                 server_settings=self._session(role),
                 timeout=_CONNECT_SECONDS,
+                connection_class=KnowingConnection,
             )
             async with pool.acquire() as connection:
                 version = connection.get_server_version()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,15 @@ from noetl.model.event import Event
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.shard import SHARD_COUNT
 from noetl.model.stream import Scope
+
+_HELD_BY_ROWS: Final = """
+SELECT needed.ref, needed.holder FROM noetl.payload_hold AS h JOIN (
+    SELECT manifest_ref AS ref, 'partition_version' AS holder FROM noetl.partition_version
+    UNION ALL SELECT bundle_ref, 'dag_version' FROM noetl.dag_version
+    UNION ALL SELECT inputs_ref, 'task' FROM noetl.task
+    UNION ALL SELECT logs_ref, 'task' FROM noetl.task
+) AS needed ON decode(needed.ref ->> 'sha256', 'hex') = h.digest
+"""
 
 Held = tuple[PayloadRef, str]
 """A reference and who holds it."""
@@ -35,10 +45,13 @@ async def held_by_organization(
     """Give what snapshots, archives, archived events and live events refer to; the same payload may come again."""
     async with database.transaction(scope) as connection:
         archives = [row for row in await archive_rows(connection) if not row.removed]
+        rows = await connection.fetch(_HELD_BY_ROWS)
         snapshots = await connection.fetch("SELECT payload_ref, aggregate_type, aggregate_id FROM noetl.snapshot")
     for row in snapshots:
         ref = msgspec.json.decode(row["payload_ref"], type=PayloadRef)
         yield ref, f"snapshot of {row['aggregate_type']} {row['aggregate_id']}"
+    for row in rows:
+        yield msgspec.json.decode(row["ref"], type=PayloadRef), f"a row of {row['holder']}"
     for archive in archives:
         yield archive.manifest_ref, f"manifest of {archive.partition.name}"
         # What cannot be read was given to the caller just before, who finds out why; the rest is still given.

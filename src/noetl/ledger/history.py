@@ -64,6 +64,13 @@ class History:
             if version == before and rows == await self._archives.rows(stream.scope):
                 raise _missing(stream, version, rows)
 
+    async def read_kept(self, stream: Stream) -> AsyncIterator[Event]:
+        """Give the events of a stream that are still kept, in order; those of removed archives are left out."""
+        rows = await self._archives.rows(stream.scope)
+        async with aclosing(self._merged_stream(stream, 1, rows)) as events:
+            async for event in events:
+                yield event
+
     async def read_execution(
         self, scope: Scope, execution_id: int, from_position: int = 1, to_position: int | None = None
     ) -> AsyncIterator[Event]:

@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL: `noetl.event`, written by `noetl.append_v3` alone, read page by page."""
+"""The ledger in PostgreSQL: `noetl.event`, written by `noetl.append_v3`, or by the materializer, read page by page."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import asyncpg
+import msgspec
 
 from noetl.errors import AlreadyRecorded, EventInvalid, NoetlError, Unavailable
 from noetl.faults import reach
-from noetl.ledger.batch import APPEND_SQL, Request, answers_of, arguments, request, work_request
+from noetl.ledger.batch import Request, answers_of, arguments, request, work_request
 from noetl.ledger.committer import AGAIN, Committer, make_partitions
+from noetl.ledger.coverage import COVERED_SECONDS, Coverage
 from noetl.ledger.database import Connection, Database, Role
 from noetl.ledger.notifier import Notifier, listening
 from noetl.ledger.rows import COLUMNS, to_events
 from noetl.ledger.transition import Transition
+from noetl.ledger.write_path import WayChangedError, WritePath
 from noetl.model.event import Appended, Draft, Event
 from noetl.model.mark import Mark
+from noetl.model.read_token import ReadToken
 from noetl.model.shard import SHARD_COUNT
 from noetl.model.stream import Scope, Stream, execution_stream
 
@@ -28,7 +32,7 @@ DECODED_TOGETHER = 250
 """Few enough that they are still in the processor's cache when they are folded, which halves the time of decoding."""
 _LAST = (1 << 63) - 1
 
-_READ_STREAM = f"SELECT {COLUMNS} FROM noetl.event WHERE stream_id = $1 AND stream_version >= $2 AND ($3::bigint IS NULL OR execution_id = $3) ORDER BY stream_version LIMIT $4"  # noqa: S608
+_READ_STREAM = f"SELECT {COLUMNS} FROM noetl.known_event WHERE stream_id = $1 AND stream_version >= $2 AND ($3::bigint IS NULL OR execution_id = $3) ORDER BY stream_version LIMIT $4"  # noqa: S608
 _READ_EXECUTION = f"SELECT {COLUMNS} FROM noetl.event WHERE execution_id = $1 AND shard = $2 AND position BETWEEN $3 AND $4 AND starts_with(stream_id, 'execution/') ORDER BY position LIMIT $5"  # noqa: S608
 _READ_SHARD = (
     f"SELECT {COLUMNS} FROM noetl.event WHERE shard = $1 AND position BETWEEN $2 AND $3 ORDER BY position LIMIT $4"  # noqa: S608
@@ -50,19 +54,41 @@ class PostgresLedger:
         self._key_ttl = key_ttl
         self._poll_seconds = poll_seconds
         self._notifier = Notifier(database, enabled=listen)
-        self._committer = Committer(database, key_ttl, self._notifier.touch)
+        self.way = WritePath(database)
+        """How appends reach the ledger; found out by the first that goes wrong."""
+        self._coverage = Coverage(database, poll_seconds)
+        self._committer = Committer(database, self.way, key_ttl, self._notifier.touch)
         self.on_transition: Callable[[Transition], None] | None = None
         """Told about every change of work that was recorded, for counting."""
 
     async def close(self) -> None:
         """Write what is queued and wake the readers; the database stays open."""
         await self._committer.close()
+        await self._coverage.close()
         await self._notifier.close()
 
     async def append(self, stream: Stream, drafts: Sequence[Draft], expected_version: int | None = None) -> Appended:
         """Record drafts at the end of a stream, in one group with what else is appended now."""
-        (answer,) = await self._committer.append(request(stream, drafts, expected_version))
-        return answer
+        asked = request(stream, drafts, expected_version)
+        (answer,) = await self._committer.append(asked)
+        if not asked.waits:
+            return answer
+        # Where the events stand is known once the materializer has written them.
+        owner = drafts[0].execution_id
+        first = await self._coverage.position(stream.scope, owner, answer.event_ids[0], COVERED_SECONDS)
+        return msgspec.structs.replace(
+            answer, first_position=first, last_position=first + answer.last_position - answer.first_position
+        )
+
+    async def settled(self, seconds: float = COVERED_SECONDS) -> None:
+        """Wait until no event of the past waits for the materializer, or raise `Unavailable`."""
+        await self.way.known()
+        if self.way.waits:
+            await self._coverage.nothing_waits(seconds)
+
+    async def covered(self, token: ReadToken, scope: Scope, seconds: float) -> None:
+        """Wait until what a token stands for is in the ledger, or raise `Unavailable`."""
+        await self._coverage.position(scope, token.execution_id, token.event_id, seconds)
 
     async def transact(self, transition: Transition) -> tuple[Appended, ...]:
         """Record a change of open work, all of it or nothing, in one group with what else is written now.
@@ -78,10 +104,12 @@ class PostgresLedger:
     @asynccontextmanager
     async def decision(self, scope: Scope) -> AsyncIterator[Decision]:
         """Open a transaction for changing inline rows and recording that change as events, both or neither."""
+        # A transaction that goes the wrong way cannot go on, so the way is found out before it begins.
+        await self.way.known()
         reach("append.before_begin")
         touched: set[int] = set()
         async with self._database.transaction(scope) as connection:
-            yield Decision(self._database, connection, scope, self._key_ttl, touched)
+            yield Decision(self._database, self.way, connection, scope, self._key_ttl, touched)
             reach("append.after_heads")
         reach("append.after_commit")
         self._notifier.touch(touched)
@@ -193,9 +221,16 @@ class Decision:
     """An open transaction: change inline rows first, then append, then leave the block; nothing may follow the append."""
 
     def __init__(
-        self, database: Database, connection: Connection, scope: Scope, key_ttl: timedelta, touched: set[int]
+        self,
+        database: Database,
+        way: WritePath,
+        connection: Connection,
+        scope: Scope,
+        key_ttl: timedelta,
+        touched: set[int],
     ) -> None:
         self._database = database
+        self._way = way
         self.connection = connection
         self._scope = scope
         self._key_ttl = key_ttl
@@ -207,11 +242,14 @@ class Decision:
         reach("append.before_heads")
         values = arguments(self._scope, [item], self._key_ttl)
         try:
-            row = await self.connection.fetchrow(APPEND_SQL, *values)
+            row = await self.connection.fetchrow(self._way.sql, *values)
         except asyncpg.UniqueViolationError as clash:
             raise AlreadyRecorded(f"a fact of this append to {stream.stream_id} stands already") from clash
         except asyncpg.CheckViolationError as problem:
             raise await self._refusal(item, problem) from problem
+        except WayChangedError as problem:
+            await self._way.look()
+            raise Unavailable("the write path was changed meanwhile; try again") from problem
         except AGAIN as problem:
             raise Unavailable(f"PostgreSQL asks to try this decision again: {problem}") from problem
         assert row is not None

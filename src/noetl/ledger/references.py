@@ -25,9 +25,9 @@ _NAMED = 20
 
 _COUNT = """
 SELECT sha256, sum(n)::bigint FROM (
-    SELECT payload_sha256 AS sha256, count(*) AS n FROM noetl.event WHERE payload_sha256 = ANY ($1) GROUP BY 1
+    SELECT payload_sha256 AS sha256, count(*) AS n FROM noetl.known_event WHERE payload_sha256 = ANY ($1) GROUP BY 1
     UNION ALL
-    SELECT fields_sha256, count(*) FROM noetl.event WHERE fields_sha256 = ANY ($1) GROUP BY 1
+    SELECT fields_sha256, count(*) FROM noetl.known_event WHERE fields_sha256 = ANY ($1) GROUP BY 1
     UNION ALL
     SELECT payload_sha256, count(*) FROM noetl.snapshot WHERE payload_sha256 = ANY ($1) GROUP BY 1
     UNION ALL
@@ -36,11 +36,14 @@ SELECT sha256, sum(n)::bigint FROM (
     UNION ALL
     SELECT encode(digest, 'hex'), count(*) FROM noetl.archive_payload
     WHERE digest = ANY (ARRAY(SELECT decode(wanted, 'hex') FROM unnest($1::text[]) AS wanted)) GROUP BY 1
+    UNION ALL
+    SELECT encode(digest, 'hex'), count(*) FROM noetl.payload_hold
+    WHERE digest = ANY (ARRAY(SELECT decode(wanted, 'hex') FROM unnest($1::text[]) AS wanted)) GROUP BY 1
 ) AS referring GROUP BY sha256
 """
 
 _EVENTS = """
-SELECT event_id, event_type, count(*) OVER () AS all_events FROM noetl.event
+SELECT event_id, event_type, count(*) OVER () AS all_events FROM noetl.known_event
 WHERE payload_sha256 = $1 OR fields_sha256 = $1 ORDER BY event_id LIMIT $2
 """
 
@@ -54,6 +57,8 @@ UNION ALL
 SELECT format('archive of %s (%s)', partition,
               CASE WHEN holds_events THEN 'its events' ELSE 'a payload of its events' END)
 FROM noetl.archive_payload WHERE digest = decode($1, 'hex')
+UNION ALL
+SELECT 'a row of a pipeline, whose events are gone' FROM noetl.payload_hold WHERE digest = decode($1, 'hex')
 """
 
 

@@ -11,9 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from noetl.model.catalogue import ENDING
-from noetl.model.catalogue_people import PEOPLE_TYPES
-from noetl.model.catalogue_pipelines import PIPELINE_TYPES
+from noetl.model.catalogue import ENDING, ROW_TYPES
 from noetl.model.event import Draft
 from noetl.model.stream import Stream
 
@@ -40,8 +38,8 @@ _COMMAND_TYPES: Final = {
     "execution.requested",
 }
 
-WORK_TYPES: Final = ENDING | _COMMAND_TYPES | {kind.name for kind in (*PIPELINE_TYPES, *PEOPLE_TYPES)}
-"""Types whose events change rows of open work, of pipelines or of people."""
+WORK_TYPES: Final = ENDING | _COMMAND_TYPES | {kind.name for kind in ROW_TYPES}
+"""Types whose events change rows of open work, of pipelines, of people or of what is around them."""
 
 FENCE_MODES: Final = {"held": 1, "expired": 2, "free": 3, "room": 4, "open": 5, "ended": 6}
 

@@ -6,9 +6,25 @@ from typing import Literal
 
 import msgspec
 
+from noetl.model.catalogue_alerts import ALERTS_TYPES
+from noetl.model.catalogue_changes import CHANGES_TYPES
+from noetl.model.catalogue_curated import CURATED_TYPES
+from noetl.model.catalogue_lineage import LINEAGE_TYPES
 from noetl.model.catalogue_people import PEOPLE_TYPES
+from noetl.model.catalogue_pins import PINS_TYPES
 from noetl.model.catalogue_pipelines import PIPELINE_TYPES
+from noetl.model.catalogue_queries import QUERIES_TYPES
+from noetl.model.catalogue_schedules import SCHEDULES_TYPES
+from noetl.model.catalogue_views import VIEWS_TYPES
 from noetl.model.event_type import OPEN_PREFIX, EventType
+
+
+class CheckpointCommitted(msgspec.Struct, frozen=True):
+    """Up to where which shard was projected, and by which barrier."""
+
+    shard: int
+    epoch: int
+    position: int
 
 
 class LoopStarted(msgspec.Struct, frozen=True):
@@ -83,6 +99,14 @@ class Attempt(msgspec.Struct, frozen=True):
     attempt: int
 
 
+class WorkStarted(msgspec.Struct, frozen=True):
+    """By which attempt, and the names Spark knows it by."""
+
+    attempt: int
+    application_id: str
+    job_tag: str
+
+
 class CommandIssued(msgspec.Struct, frozen=True):
     """What kind of work the command asks for."""
 
@@ -117,6 +141,19 @@ class ArchiveRemoved(msgspec.Struct, frozen=True):
 
 _FRAME_IDS = ("stage_id", "frame_id")
 _SHARD_IDS = ("node_name", "loop_id", "shard_id")
+
+ROW_TYPES: tuple[EventType, ...] = (
+    *PIPELINE_TYPES,
+    *PEOPLE_TYPES,
+    *SCHEDULES_TYPES,
+    *CHANGES_TYPES,
+    *LINEAGE_TYPES,
+    *QUERIES_TYPES,
+    *ALERTS_TYPES,
+    *PINS_TYPES,
+    *VIEWS_TYPES,
+)
+"""Types whose events change rows of pipelines, of people and of what is around them."""
 
 EVENT_TYPES: tuple[EventType, ...] = (
     EventType(
@@ -159,6 +196,13 @@ EVENT_TYPES: tuple[EventType, ...] = (
         aggregate="command",
         needs=("command_id",),
         meta=Attempt,
+    ),
+    EventType(
+        name="command.started",
+        sentence="A command's frames were about to be given to Spark, under this application and tag.",
+        aggregate="command",
+        needs=("command_id",),
+        meta=WorkStarted,
     ),
     EventType(
         name="command.completed",
@@ -289,6 +333,13 @@ EVENT_TYPES: tuple[EventType, ...] = (
         retried=True,
     ),
     EventType(
+        name="checkpoint.committed",
+        sentence="Projections cover what was told of the execution up to a position.",
+        aggregate="checkpoint",
+        meta=CheckpointCommitted,
+        retried=True,
+    ),
+    EventType(
         name="frame.committed",
         sentence="The frame's rows are worked off and its result is stored.",
         aggregate="frame",
@@ -359,8 +410,8 @@ EVENT_TYPES: tuple[EventType, ...] = (
         aggregate="tenant",
         retried=True,
     ),
-    *PIPELINE_TYPES,
-    *PEOPLE_TYPES,
+    *ROW_TYPES,
+    *CURATED_TYPES,
 )
 """The catalogue, in the order a run meets it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -40,6 +41,28 @@ class PayloadRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         if self.bytes < 0 or (self.rows is not None and self.rows < 0):
             found.append("payload_ref.bytes and payload_ref.rows cannot be negative")
         return found
+
+    def event_problems(self, tenant_id: str, organization_id: str) -> list[str]:
+        """Say what is wrong with this reference as a part of an event, which outlives every hint."""
+        found = self.problems(tenant_id, organization_id)
+        if type(self) is not PayloadRef:
+            found.append("payload_ref carries a hint of one node, and events carry none")
+        return found
+
+
+class IpcHint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where a table lies in the shared memory of one node, and until when at least; it may be gone at any time."""
+
+    node_id: str
+    shm_name: str
+    schema_digest: str
+    valid_until: datetime
+
+
+class HintedRef(PayloadRef, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A reference on its way between processes of one node, with a hint. No event has it, and nothing depends on it."""
+
+    ipc: IpcHint
 
 
 def payload_uri(tenant_id: str, organization_id: str, sha256: str) -> str:

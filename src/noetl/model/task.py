@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from noetl.model.dataset import Field, FileEntry, Manifest
+from noetl.model.lineage import Lineage
 from noetl.model.payload_ref import PayloadRef
 
 TaskStatus = Literal["Queued", "Running", "Completed", "Skipped", "Failed", "Canceled"]
@@ -91,6 +92,12 @@ class TaskGrant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     udf: dict[str, Any] | None = None
     operator_state: dict[str, Any] = {}
     """What the operator saved with its last commit of this generation."""
+    sent: PayloadRef | None = None
+    """What was sent to a webhook source to start the task."""
+    source: str | None = None
+    """What starts the job, if it is a source."""
+    idle_seconds: float | None = None
+    """How long whoever serves the job's code waits for more of it before it is let go; None is as long as there is room."""
     left: tuple[str, str] | None = None
     """Spark application and tag of an attempt before this one, which may still run where Spark outlives its driver."""
 
@@ -128,6 +135,8 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     checks: tuple[CheckResult, ...] = ()
     operator_state: dict[str, Any] | None = None
     metrics: dict[str, Any] = {}
+    lineage: dict[int, Lineage] = {}
+    """Which columns of each output come from which of the inputs, by their aliases."""
     logs: PayloadRef | None = None
     error: str | None = None
     error_kind: str | None = None

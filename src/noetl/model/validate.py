@@ -72,7 +72,7 @@ def _stream_problems(stream: Stream) -> list[str]:
         return []
     problems = stream.problems()
     if not problems:
-        if len(_sound_streams) >= 4096:
+        if len(_sound_streams) >= 65_536:
             _sound_streams.clear()
         _sound_streams[stream] = None
     return problems
@@ -100,9 +100,9 @@ def _draft_problems(owner: tuple[str, str, str], execution_id: int | None, draft
     if draft.idempotency_key == "":
         found.append("idempotency_key must not be empty")
     if draft.payload_ref is not None:
-        found += draft.payload_ref.problems(draft.tenant_id, draft.organization_id)
+        found += draft.payload_ref.event_problems(draft.tenant_id, draft.organization_id)
     if draft.fields_ref is not None:
-        found += draft.fields_ref.problems(draft.tenant_id, draft.organization_id)
+        found += draft.fields_ref.event_problems(draft.tenant_id, draft.organization_id)
     for name in kind.needs:
         if getattr(draft, name) is None:
             found.append(f"{name} is mandatory")

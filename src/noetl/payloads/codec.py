@@ -40,7 +40,7 @@ def encode_table(table: pyarrow.Table | pyarrow.RecordBatch) -> EncodedTable:
     return EncodedTable(sink.getvalue().to_pybytes(), table.num_rows, schema_digest(table.schema))
 
 
-def decode_table(data: bytes) -> pyarrow.Table:
+def decode_table(data: bytes | memoryview) -> pyarrow.Table:
     """Read an Arrow IPC stream; the table's columns point into the bytes, which are not copied."""
     import pyarrow
     import pyarrow.ipc
@@ -48,7 +48,7 @@ def decode_table(data: bytes) -> pyarrow.Table:
     try:
         with pyarrow.ipc.open_stream(pyarrow.py_buffer(data)) as reader:
             return reader.read_all()
-    except pyarrow.ArrowInvalid as problem:
+    except (pyarrow.ArrowInvalid, OSError) as problem:
         raise Corrupt(f"this is no Arrow IPC stream: {problem}") from problem
 
 

@@ -58,6 +58,10 @@ class MemoryPayloadStore:
         await self.check(scope, ref)
         return self.kept[referred_key(scope, ref)][0]
 
+    async def view(self, scope: Scope, ref: PayloadRef) -> memoryview:
+        """Return the plain bytes, proven by their digest."""
+        return memoryview(await self.fetch(scope, ref))
+
     async def stream(self, scope: Scope, ref: PayloadRef) -> AsyncIterator[bytes]:
         """Yield the plain bytes; the first piece comes after the last is proven."""
         plain = await self.fetch(scope, ref)

@@ -107,6 +107,10 @@ class ObjectPayloadStore:
         with await self._open(scope, ref, io.BytesIO) as memory:
             return memory.getvalue()
 
+    async def view(self, scope: Scope, ref: PayloadRef) -> memoryview:
+        """Return the plain bytes, proven by their digest."""
+        return memoryview(await self.fetch(scope, ref))
+
     async def stream(self, scope: Scope, ref: PayloadRef) -> AsyncIterator[bytes]:
         """Yield the plain bytes in pieces; the first piece comes after the last is proven."""
         with await self._open(scope, ref, self._new_spool) as spool:

@@ -64,6 +64,14 @@ class PayloadStore(Protocol):
         """
         ...
 
+    async def view(self, scope: Scope, ref: PayloadRef) -> memoryview:
+        """Return the plain bytes for use on this node, not to be changed, and whole as long as they are held.
+
+        Where another process of the node has them in memory, they are read there without a copy and without being
+        proven again. What leaves the node is fetched instead. Raises what `fetch` raises.
+        """
+        ...
+
     def stream(self, scope: Scope, ref: PayloadRef) -> AsyncIterator[bytes]:
         """Yield the plain bytes in pieces and in constant memory; the first piece comes after the last is proven."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -62,6 +62,14 @@ class Attempts:
         self._secrets = secrets
         self._keeper = keeper
         self._on_task = on_task
+        self._batches: set[_Batch] = set()
+        self._drained: float | None = None
+
+    def drain(self, seconds: float) -> None:
+        """Ask turns of sources that are kept running to end by themselves, and stop those that have not in so long."""
+        self._drained = seconds
+        for batch in self._batches:
+            batch.drain(seconds)
 
     async def work(self, grants: Sequence[TaskGrant]) -> None:
         """Work on tasks of one job until each has ended."""
@@ -69,6 +77,9 @@ class Attempts:
         batch = _Batch(self._tasks, open_, self._on_task)
         for grant in grants:
             self._keeper.hold(grant.lease, grant.lease.seconds, batch.loser(grant))
+        self._batches.add(batch)
+        if self._drained is not None:
+            batch.drain(self._drained)
         try:
             await self._run(grants, batch)
         except NoetlError as problem:
@@ -85,6 +96,7 @@ class Attempts:
             error = f"{type(problem).__name__}: {problem}"
             await batch.fail_rest(TaskReport(status="error", error=error, error_kind="defect"))
         finally:
+            self._batches.discard(batch)
             batch.close()
             for grant in grants:
                 self._keeper.release(grant.lease)
@@ -221,6 +233,7 @@ class _Batch:
         self._stopped: set[str] = set()
         self._timers: list[asyncio.TimerHandle] = []
         self._interrupting: set[asyncio.Task[None]] = set()
+        self._drained: float | None = None
         self.works: dict[str, Work] = {}
         self.overdue: dict[str, str] = {}
 
@@ -235,6 +248,17 @@ class _Batch:
                 self._interrupt(task_id)
             if seconds is not None:
                 self._timers.append(loop.call_later(seconds, self._time_out, task_id, seconds))
+        if self._drained is not None:
+            self.drain(self._drained)
+
+    def drain(self, seconds: float) -> None:
+        """Ask turns to end by themselves, as soon as they have begun, and interrupt them after so long."""
+        self._drained = seconds
+        for task_id, work in self.works.items():
+            if task_id in self._open and work.grant.source == "always_on" and self._run is not None:
+                self._soon(self._run.ask_to_stop(work.tag))
+                timer = asyncio.get_running_loop().call_later(seconds, self._interrupt, task_id)
+                self._timers.append(timer)
 
     def loser(self, grant: TaskGrant) -> Callable[[], None]:
         """Return what stops this task when its lease is lost."""
@@ -274,9 +298,12 @@ class _Batch:
     def _interrupt(self, task_id: str) -> None:
         work = self.works.get(task_id)
         if self._run is not None and work is not None:
-            task = asyncio.ensure_future(self._run.interrupt(work.tag))
-            self._interrupting.add(task)
-            task.add_done_callback(self._interrupting.discard)
+            self._soon(self._run.interrupt(work.tag))
+
+    def _soon(self, told: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(told)
+        self._interrupting.add(task)
+        task.add_done_callback(self._interrupting.discard)
 
 
 def references(grant: TaskGrant) -> list[PayloadRef]:
@@ -294,6 +321,7 @@ def report_of(result: WorkResult, logs: PayloadRef | None) -> TaskReport:
         checks=result.checks,
         operator_state=result.operator_state,
         metrics=result.metrics,
+        lineage=result.lineage,
         logs=logs,
         error=result.error,
         error_kind=result.error_kind,

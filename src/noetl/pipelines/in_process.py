@@ -13,8 +13,10 @@ import pyarrow as pa
 
 from noetl.errors import NoetlError
 from noetl.model.dataset import Manifest
+from noetl.model.lineage import Lineage, opaque
 from noetl.model.task import PartitionWrite, TaskGrant
 from noetl.pipelines.runner import Run
+from noetl.pipelines.stopping import may_be_asked
 from noetl.pipelines.tables import TableWriter
 from noetl.spark.protocol import Work, WorkResult
 
@@ -24,6 +26,8 @@ class Produced(msgspec.Struct, frozen=True, kw_only=True):
 
     tables: dict[int, pa.Table] = {}
     state: dict[str, Any] | None = None
+    lineage: dict[int, Lineage] = {}
+    """Where the columns of an output come from, as far as the operator knows; what it does not tell is opaque."""
     metrics: dict[str, Any] = {}
     log: str = ""
 
@@ -77,9 +81,11 @@ class _Run:
         self._bundle = bundle
         self._writer = writer
         self._running: dict[str, asyncio.Task[WorkResult]] = {}
+        self._asked: dict[str, asyncio.Event] = {}
 
     async def results(self, works: Sequence[Work]) -> AsyncIterator[WorkResult]:
         """Run attempts side by side."""
+        self._asked = {work.tag: asyncio.Event() for work in works}
         self._running = {work.tag: asyncio.create_task(self._one(work)) for work in works}
         for ended in asyncio.as_completed(list(self._running.values())):
             yield await ended
@@ -89,6 +95,11 @@ class _Run:
         running = self._running.get(job_tag)
         if running is not None:
             running.cancel()
+
+    async def ask_to_stop(self, job_tag: str) -> None:
+        """Let one attempt know that it should end."""
+        if job_tag in self._asked:
+            self._asked[job_tag].set()
 
     async def make_unique(self, work: Work, write: PartitionWrite, landed: Manifest) -> WorkResult:
         """Drop rows that landed meanwhile."""
@@ -110,6 +121,7 @@ class _Run:
                 retryable=retryable, log=log,
             )  # fmt: skip
 
+        may_be_asked(self._asked[work.tag])
         try:
             produced = await self._operator.operate(work, self._bundle)
             written = await self._writer.write(work, produced.tables)
@@ -126,5 +138,14 @@ class _Run:
         return WorkResult(
             task_id=lease.task_id, attempt=lease.attempt, status="ok", writes=written.writes,
             dropped=written.dropped, checks=written.checks, operator_state=produced.state,
-            metrics=produced.metrics, log=produced.log,
+            metrics=produced.metrics, lineage=_lineage(work, produced), log=produced.log,
         )  # fmt: skip
+
+
+def _lineage(work: Work, produced: Produced) -> dict[int, Lineage]:
+    aliases = [one.alias for one in work.grant.inputs]
+    why = f"the operator {work.grant.operator} does not tell"
+    return {
+        output: produced.lineage.get(output) or opaque("opaque", table.column_names, aliases, why)
+        for output, table in produced.tables.items()
+    }

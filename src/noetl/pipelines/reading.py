@@ -22,7 +22,7 @@ from noetl.model.task import CheckResult
 from noetl.payloads.port import PayloadStore
 from noetl.plan import identity
 
-Use = Literal["current", "candidate", "earlier"]
+Use = Literal["current", "candidate", "earlier", "gone"]
 _OF_DATASET: Final = frozenset(Dataset.__struct_fields__)
 _LISTED: Final = f"""
 SELECT {DATASET}, p.dataset_version::text AS dataset_version, s.*
@@ -50,7 +50,10 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Build(msgspec.Struct, frozen=True, kw_only=True):
-    """A generation, and what it is used for: readers have it, a version under way brings it, or it has served its time."""
+    """A generation, and what it is used for: readers have it, a version under way brings it, or it has served its time.
+
+    One that is `gone` cannot serve again: retention let go of its data.
+    """
 
     generation: Generation
     use: Use
@@ -98,13 +101,14 @@ class DatasetReader:
     async def builds(self, dataset: Dataset) -> list[Build]:
         """Return every generation of a dataset, the newest first."""
         versions = await self._dags.versions(self._scope, dataset.dag)
+        gone = await self.datasets.gone(self._scope, dataset.dataset_uuid)
         found = []
         for generation in await self.datasets.generations(self._scope, dataset.dataset_uuid):
             using = [one for one in versions if one.pointers.get(dataset.dataset_uuid) == generation.dataset_version]
             found.append(
                 Build(
                     generation=generation,
-                    use=_use(using),
+                    use="gone" if generation.dataset_version in gone else _use(using),
                     dag_versions=tuple(version.dag_version_id for version in using),
                 )
             )

@@ -27,6 +27,10 @@ class Run(Protocol):
         """Stop what runs under a tag, at once; its result then says so."""
         ...
 
+    async def ask_to_stop(self, job_tag: str) -> None:
+        """Ask what runs under a tag to end soon by itself; its result then counts like any other."""
+        ...
+
     async def make_unique(self, work: Work, write: PartitionWrite, landed: Manifest) -> WorkResult:
         """Drop rows whose key landed meanwhile by another commit."""
         ...

@@ -25,7 +25,8 @@ class OnSpark:
     async def open(self, grant: TaskGrant, bundle: bytes) -> AsyncIterator[Run]:
         """Wait for the driver of this code, starting it if there is none."""
         owner = f"{self._scope.tenant_id}/{self._scope.organization_id}"
-        async with self._drivers.for_(grant.code_digest, bundle, owner) as driver:
+        idle = grant.idle_seconds
+        async with self._drivers.for_(grant.code_digest, bundle, owner, idle_seconds=idle) as driver:
             yield _Run(driver)
 
 
@@ -49,6 +50,10 @@ class _Run:
     async def interrupt(self, job_tag: str) -> None:
         """Stop Spark's jobs of a tag; a driver that is gone has none."""
         await self._driver.interrupt(job_tag)
+
+    async def ask_to_stop(self, job_tag: str) -> None:
+        """Let the function of a tag know that it should end."""
+        await self._driver.ask_to_stop(job_tag)
 
     async def make_unique(self, work: Work, write: PartitionWrite, landed: Manifest) -> WorkResult:
         """Drop rows that landed meanwhile, in the driver."""

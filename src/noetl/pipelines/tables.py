@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from noetl.errors import InputError
-from noetl.model.dataset import FileEntry, Manifest, partition_key
+from noetl.model.dataset import FileEntry, Manifest, partition_key, partition_values
 from noetl.model.task import CheckResult, PartitionWrite, TaskInput, TaskTarget
 from noetl.pipelines.arrow_types import fields_of, schema_of
 from noetl.pipelines.lake_files import LakeFiles
 from noetl.pipelines.table_checks import WHOLE, checked, checks_of
+from noetl.plan.identity import is_again
 from noetl.spark.lake import commit_directory
 from noetl.spark.protocol import Work
 
@@ -110,6 +111,8 @@ class TableWriter:
     def _split(self, work: Work, target: TaskTarget, table: pa.Table) -> dict[str, pa.Table]:
         key = work.grant.partition_key
         if not target.partition_by or key != "all":
+            if work.grant.strategy is None and is_again(work.grant.lease.task_id):
+                _refuse_foreign_rows(table, target, key)
             return {key: table}
         columns = list(target.partition_by)
         if table.num_rows == 0:
@@ -164,6 +167,18 @@ class TableWriter:
         lease = work.grant.lease
         folder = commit_directory(target.location, key, lease.task_id, lease.attempt, uuid.uuid4().hex[:8])
         return await self._files.write(folder, rows)
+
+
+def _refuse_foreign_rows(rows: pa.Table, target: TaskTarget, key: str) -> None:
+    """Refuse rows of a source that was asked for one partition and gave others, or calls it by another name."""
+    for name, asked in partition_values(key).items():
+        given = pc.unique(rows.column(name)).to_pylist() if name in rows.column_names else []
+        foreign = [value for value in given if partition_values(partition_key([name], {name: value}))[name] != asked]
+        if foreign:
+            raise InputError(
+                f"dataset {target.dataset_name} was to be made for {key!r}, and rows have {name} = {str(foreign[0])!r}",
+                hint="give only the rows of the partition the task names, spelled as it spells them",
+            )
 
 
 def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:

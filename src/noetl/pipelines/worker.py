@@ -21,10 +21,15 @@ _log = logging.getLogger(__name__)
 BATCH = 256
 """Tasks of one job that are claimed together, at most."""
 AGAIN_SECONDS = 1.0
+DRAIN_SECONDS = 30.0
+"""How long a turn of a source may take to end by itself once its worker is to stop."""
 
 
 class TaskWorker:
-    """Works on up to `slots` jobs at once, each with as many of its tasks as wait."""
+    """Works on up to `slots` jobs at once, each with as many of its tasks as wait.
+
+    Turns of sources that are kept running take no slot: they would leave none for what reads them.
+    """
 
     def __init__(
         self,
@@ -39,6 +44,7 @@ class TaskWorker:
         batch: int = BATCH,
         heartbeat_seconds: float = 5.0,
         poll_seconds: float = 10.0,
+        drain_seconds: float = DRAIN_SECONDS,
         on_task: OnTask = lambda grant, status, error: None,
     ) -> None:
         self.name = name
@@ -47,12 +53,14 @@ class TaskWorker:
         self._slots = slots
         self._batch = batch
         self._poll = poll_seconds
+        self._drain = drain_seconds
         clock = asyncio.get_running_loop().time
         self._keeper: Keeper[TaskLease] = Keeper(tasks, every_seconds=heartbeat_seconds, clock=clock)
         self._attempts = Attempts(
             scope, tasks, payloads, Manifests(scope, payloads), runners, secrets, self._keeper, on_task
         )
         self._running: set[asyncio.Task[None]] = set()
+        self._turns: set[asyncio.Task[None]] = set()
         self._claiming: asyncio.Task[list[TaskGrant]] | None = None
         self._changed = asyncio.Event()
         self._stopping = False
@@ -62,7 +70,7 @@ class TaskWorker:
         self._keeper.start()
         try:
             while not self._stopping:
-                if len(self._running) >= self._slots:
+                if len(self._running) - len(self._turns) >= self._slots:
                     self._changed.clear()
                     await self._changed.wait()
                     continue
@@ -79,8 +87,9 @@ class TaskWorker:
             await self._keeper.stop()
 
     async def stop(self) -> None:
-        """Take nothing new; `run` returns once everything under way has ended."""
+        """Take nothing new and ask turns of sources to end; `run` returns once everything under way has ended."""
         self._stopping = True
+        self._attempts.drain(self._drain)
         self._changed.set()
         if self._claiming is not None:
             self._claiming.cancel()
@@ -108,10 +117,13 @@ class TaskWorker:
     def _start(self, grants: Sequence[TaskGrant]) -> None:
         task = asyncio.get_running_loop().create_task(self._attempts.work(grants), name=f"noetl-task-{grants[0].job}")
         self._running.add(task)
+        if grants[0].source == "always_on":
+            self._turns.add(task)
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        self._turns.discard(task)
         self._changed.set()
         if not task.cancelled() and task.exception() is not None:
             _log.error("tasks ended in an error of the worker", exc_info=task.exception())

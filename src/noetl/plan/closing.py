@@ -37,17 +37,17 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 def close_command(deciding: Deciding, step: str, trigger: CommandEnded) -> Ending:
     """Say that a reduce step's stage is closed, if it is one, and return how its command ended."""
     run = deciding.state.active[step]
-    assert run.ended is not None, "a step without rows is left when its command has ended"
+    ended = run.ended or Result()  # a step that had no work had no command, either
     if run.stage_id is not None:
         status = "completed" if run.failed is None else "failed"
         deciding.say(Fact(event_type="stage.closed", at="stage", node_name=step, stage_id=run.stage_id, status=status))
-    own = view(run.ended, deciding.loaded[step]) if step in deciding.loaded else view(run.ended)
+    own = view(ended, deciding.loaded[step]) if step in deciding.loaded else view(ended)
     is_outside = trigger.ref is not None and step in deciding.loaded
     return Ending(
         event=DONE if run.failed is None else FAILED,
         output={
             "status": trigger.status,
-            "data": deciding.loaded[step] if is_outside else run.ended.data,
+            "data": deciding.loaded[step] if is_outside else ended.data,
             "ref": None if trigger.ref is None else msgspec.to_builtins(trigger.ref),
             "error": trigger.error,
             "meta": {"attempt": trigger.attempt, "duration_ms": trigger.duration_ms},
@@ -56,6 +56,7 @@ def close_command(deciding: Deciding, step: str, trigger: CommandEnded) -> Endin
         own=own,
         error=run.failed,
         bad=0 if run.failed is None else 1,
+        result={} if run.ended is not None else {"status": ended.status},
     )
 
 

@@ -26,6 +26,8 @@ COMMAND_LEASE_SECONDS = 30.0
 """How long a worker may be silent before it loses a command; a loop's slots have the lease of their frames."""
 ENTERED_MAX = 1_000
 """Steps that one decision may enter: a ring of steps that end at once would never come to an end."""
+IDLE_STEPS = 32
+"""Steps without work that one decision may pass; the next one goes to a worker, so that rings of them stay legal."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -105,6 +107,7 @@ class Deciding:
         self.command_lease_seconds = command_lease_seconds
         self.facts: list[Fact] = []
         self._entered = 0
+        self._idle_steps = IDLE_STEPS
 
     def say(self, fact: Fact) -> None:
         """Add a fact and go on from the state it leads to, which is the one its event will lead to."""
@@ -112,6 +115,11 @@ class Deciding:
         self.facts.append(fact)
         if fact.at == "execution":
             self.state = evolve(self.state, fact)
+
+    def may_pass(self) -> bool:
+        """Take one of the steps without work that this decision may pass; False if there are none left."""
+        self._idle_steps -= 1
+        return self._idle_steps >= 0
 
     def take(self, trigger: Trigger) -> None:
         """Decide on one trigger."""

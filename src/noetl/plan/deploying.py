@@ -31,7 +31,7 @@ from noetl.plan.deploying_values import (
 def deploy_plan(facts: BundleFacts, state: DagState) -> DeployPlan:
     """Plan a deploy."""
     dag, scope = facts.dag, facts.scope
-    version = identity.dag_version_id(scope, dag.name, facts.bundle_digest)
+    version = identity.unused(identity.dag_version_id(scope, dag.name, facts.bundle_digest), state.gone)
     jobs: dict[str, JobPlan] = {}
     for job in dag.jobs:
         jobs[job.name] = _job_plan(facts, state, job, version, jobs)
@@ -93,7 +93,7 @@ def _registration(dag: str, dataset: str, name: str, job: str, output: int, *, n
 def _job_plan(facts: BundleFacts, state: DagState, job: Job, version: str, above: Mapping[str, JobPlan]) -> JobPlan:
     scope, dag = facts.scope, facts.dag.name
     job_hash = facts.job_hashes[job.name]
-    generation = identity.generation(
+    named = identity.generation(
         scope,
         dag,
         job.name,
@@ -101,6 +101,7 @@ def _job_plan(facts: BundleFacts, state: DagState, job: Job, version: str, above
         [above[name].generation for name in job.upstream],
         version if job.reset_outputs else None,
     )
+    generation = identity.unused(named, state.gone)
     before = state.current.jobs.get(job.name) if state.current is not None else None
     action: Action
     if before is not None and before.generation == generation:

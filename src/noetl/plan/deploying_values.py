@@ -68,6 +68,8 @@ class DagState(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, VersionStatus] = {}
     complete: frozenset[str] = frozenset()
     datasets: tuple[StandingDataset, ...] = ()
+    gone: frozenset[str] = frozenset()
+    """Generations whose data were let go, and versions that point to some: neither is built or served again."""
 
 
 class InputPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""How a step is entered: admitted or not, as a command, as a loop's stage, or suspended on a child execution."""
+"""How a step is entered: admitted or not, as a command, as a loop's stage, suspended on a child, or passed at once."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.plan.fact import Fact
 from noetl.plan.leaving import leave
 from noetl.plan.names import state_names
+from noetl.plan.places import fullest
 from noetl.plan.planned import PlannedLoop
 from noetl.plan.recorded import recorded, refuse_unrecordable
 from noetl.plan.trigger import CommandEnded, Tally
@@ -34,6 +37,7 @@ class Entering:
         self._final = final
         self._planned = deciding.plan.step(step)
         self._number = deciding.state.runs.get(step, 0) + 1
+        self._near = self._inputs_near()
 
     def enter(self) -> None:
         """Say what becomes of the step; a step whose templates fail is entered and left as failed."""
@@ -58,6 +62,15 @@ class Entering:
                 return None if holds(allow.render(names), "admit") else f"admission rule {number} does not allow it"
         return None
 
+    def _inputs_near(self) -> dict[str, Any] | None:
+        """Return the node that holds most of what the steps before this one came to, as far as that is outside events."""
+        state = self._deciding.state
+        if not state.near:
+            return None
+        sources = [arrival.source or "" for arrival in state.waiting if arrival.step == self._step]
+        found = fullest(state.near[source] for source in dict.fromkeys(sources) if source in state.near)
+        return None if found is None else msgspec.to_builtins(found[0])
+
     def _say(self, kind: str, **fields: Any) -> None:
         meta: dict[str, Any] = {"run": self._number, "cause": self._cause}
         if self._final:
@@ -77,6 +90,8 @@ class Entering:
             "lease_seconds": lease_seconds or self._deciding.command_lease_seconds,
         }
         meta |= fields.pop("meta", {})
+        if self._near is not None and "child_execution_id" not in meta:
+            meta["near"] = self._near
         self._deciding.say(
             Fact(event_type="command.issued", node_name=self._step, command_id=self._command(slot), meta=meta, **fields)
         )
@@ -86,6 +101,9 @@ class Entering:
         if self._deciding.plan.graph.is_reduce(self._step) and len(self._deciding.state.runs) > 1:
             stage_id = self._reduce_stage()
         self._say("step.entered", stage_id=stage_id)
+        if self._planned.is_idle and self._deciding.may_pass():
+            leave(self._deciding, self._step, CommandEnded(command_id="", attempt=1, status="ok"))
+            return
         self._issue(stage_id=stage_id)
 
     def _reduce_stage(self) -> int | None:
@@ -219,6 +237,7 @@ class Entering:
             "retry_mode": given["retry_mode"],
             "max_attempts": self._attempts(given["max_attempts"], mode),
             "fail_fast": mode == "fanout" and self._fails_fast(),
+            **({"verify_ipc": True} if given["verify_ipc"] else {}),
         }
 
     def _fails_fast(self) -> bool:

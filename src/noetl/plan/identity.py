@@ -6,7 +6,7 @@ as they stand in events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 from uuid import UUID, uuid5
 
@@ -16,6 +16,9 @@ from noetl.model.stream import Scope, Stream
 NAMESPACE: Final = UUID("5b69b4cf-f7be-5345-a72e-9ecc3cde3efe")  # uuid5(NAMESPACE_URL, "noetl://datasets")
 """Under which every id here is made. To change it would lose all data that stands."""
 _TRIGGER_DIGITS: Final = 16
+_AGAIN: Final = 8
+_VERSION_BITS: Final = 76
+_VERSION_PLACE: Final = 14
 
 VersionTerm = tuple[str, str, str, int]
 """An input's part: alias, generation of the dataset, partition, version."""
@@ -56,6 +59,13 @@ def storage_location(scope: Scope, of_dataset: str, of_version: str) -> str:
     return f"{scope.tenant_id}/{scope.organization_id}/datasets/{of_dataset}/gen={of_version}/"
 
 
+def unused(wanted: str, gone: Container[str]) -> str:
+    """Return an id, or the next one after it in a fixed row, that names nothing whose data were let go."""
+    while wanted in gone:
+        wanted = _made(wanted, "again")
+    return wanted
+
+
 def job_id(of_version: str, job: str) -> str:
     """Name a job of one version of a DAG."""
     return _made(of_version, job)
@@ -64,6 +74,20 @@ def job_id(of_version: str, job: str) -> str:
 def task_id(of_generation: str, dedupe_key: str) -> str:
     """Name a task: one generation works one key once, whichever version of the DAG asks."""
     return _made(of_generation, dedupe_key)
+
+
+def again_id(of_generation: str, dedupe_key: str) -> str:
+    """Name a task that an invalidation or a backfill asks for, whatever was done before.
+
+    Its version is another than of all other ids, so that whoever ends it knows without a look-up.
+    """
+    plain = UUID(task_id(of_generation, dedupe_key))
+    return str(UUID(int=(plain.int & ~(0xF << _VERSION_BITS)) | _AGAIN << _VERSION_BITS))
+
+
+def is_again(of_task: str) -> bool:
+    """Tell whether an invalidation or a backfill asked for a task."""
+    return of_task[_VERSION_PLACE : _VERSION_PLACE + 1] == f"{_AGAIN:x}"
 
 
 def dedupe_key(
@@ -94,6 +118,11 @@ def emission_key(execution_id: int) -> str:
 def build_key(of_generation: str) -> str:
     """Name the one task of a source job by which a deploy builds it."""
     return f"build:{of_generation}"
+
+
+def backfill_key(execution_id: int, partition_key: str) -> str:
+    """Name the task of a source job by which a backfill has a partition made."""
+    return f"backfill:{execution_id}:{partition_key}"
 
 
 def memo_key(job_hash: str, partition_key: str, contents: Iterable[tuple[str, str, str]]) -> str:
@@ -134,6 +163,16 @@ def partition_stream(scope: Scope, of_version: str, partition_key: str) -> Strea
 def task_stream(scope: Scope, of_task: str) -> Stream:
     """Return the stream of a task: its attempts and its end."""
     return scope.stream(f"task/{of_task}")
+
+
+def invalidation_stream(scope: Scope, execution_id: int) -> Stream:
+    """Return the stream of an invalidation, which its run names."""
+    return scope.stream(f"invalidation/{execution_id}")
+
+
+def backfill_stream(scope: Scope, execution_id: int) -> Stream:
+    """Return the stream of a backfill, which its run names."""
+    return scope.stream(f"backfill/{execution_id}")
 
 
 def state_stream(scope: Scope, of_generation: str) -> Stream:

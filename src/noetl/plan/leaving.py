@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.plan.closing import Ending, close_command, close_loop
 from noetl.plan.fact import Fact
@@ -59,6 +61,8 @@ def leave(deciding: Deciding, step: str, trigger: CommandEnded) -> None:
         meta["fails"] = True
     if swallowed := ending.swallowed + (0 if fails else ending.bad):
         meta["swallowed"] = swallowed
+    if near := _near(trigger, tally):
+        meta["near"] = near
     changes = net([*sorted(ending.ctx.items()), *writes.items()])
     deciding.say(
         Fact(
@@ -74,6 +78,17 @@ def leave(deciding: Deciding, step: str, trigger: CommandEnded) -> None:
             payload_ref=ending.manifest,
         )
     )
+
+
+def _near(trigger: CommandEnded, tally: Tally) -> dict[str, Any] | None:
+    """Say where a result lies that is too large for its event, and how much of it, so that what reads it can go there."""
+    if tally.manifest is not None and tally.near is not None:
+        place, size = tally.near, tally.near_bytes
+    elif trigger.ref is not None and trigger.near is not None:
+        place, size = trigger.near, trigger.ref.bytes
+    else:
+        return None
+    return {**msgspec.to_builtins(place), "bytes": size}
 
 
 def _names(deciding: Deciding, step: str, ending: Ending) -> Names:

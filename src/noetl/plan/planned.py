@@ -45,6 +45,8 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     arcs: tuple[PlannedArc, ...]
     child: CompiledValue | None
     """For a step that is one sub-playbook: its path, version and input."""
+    is_idle: bool
+    """Its tool does nothing and nothing hangs on it, so that deciding about it is all the work there is."""
     timeout: CompiledValue | None
     names_on_entry: frozenset[str]
     names_on_exit: frozenset[str]
@@ -56,8 +58,8 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_end_at_once(self) -> bool:
-        """Whether it may be left in the decision that entered it: its rows may be none, or its templates fail."""
-        return bool(self.loop or self.child or self.admit)
+        """Whether it may be left in the decision that entered it: there may be nothing to do, or its templates fail."""
+        return bool(self.loop or self.child or self.admit or self.is_idle)
 
     @property
     def tool_kind(self) -> str:
@@ -102,7 +104,9 @@ def _planned(playbook: Playbook, step: Step) -> PlannedStep:
     is_plain = (
         only.policy is None and only.output is None and not only.set and step.timeout is None and only.timeout is None
     )
-    is_child = step.loop is None and len(step.tasks) == 1 and only.kind == "playbook" and is_plain
+    is_alone = step.loop is None and len(step.tasks) == 1 and is_plain
+    is_child = is_alone and only.kind == "playbook"
+    is_idle = is_alone and only.kind == "noop" and not (step.input or only.input or only.options)
     child = {"options": only.options, "input": {**step.input, **only.input}} if is_child else None
     entry: list[Any] = [[rule.when, rule.allow] for rule in step.admit]
     entry += [step.loop.collection, step.loop.max_in_flight, msgspec.to_builtins(step.loop.frame)] if step.loop else []
@@ -121,6 +125,7 @@ def _planned(playbook: Playbook, step: Step) -> PlannedStep:
         set=compile_set(step.set, where),
         arcs=tuple(_arc(arc, f"{where}, arc {number} to {arc.step}") for number, arc in enumerate(arcs)),
         child=None if child is None else compile_value(child, f"{where}, tool playbook"),
+        is_idle=is_idle,
         timeout=None if step.timeout is None else compile_value(step.timeout, f"{where}, field spec.timeout"),
         names_on_entry=names_in(entry),
         names_on_exit=names_in(leaving),

@@ -14,6 +14,7 @@ from noetl.model.catalogue import ENDING
 from noetl.model.event import Event
 from noetl.model.payload_ref import PayloadRef
 from noetl.plan.fact import Fact
+from noetl.plan.places import Place, told_place
 from noetl.playbook.model import Accumulate
 from noetl.playbook.selection import accumulate
 
@@ -71,6 +72,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     workload: dict[str, Any] = {}
     ctx: dict[str, Any] = {}
     results: dict[str, Result] = {}
+    near: dict[str, tuple[Place, int]] = {}
+    """Which node holds most of a step's result, where that is outside its events, and how many bytes of it."""
     active: dict[str, Run] = {}
     runs: dict[str, int] = {}
     """How often each step was entered."""
@@ -220,6 +223,7 @@ def _exited(state: State, said: Said) -> Changes:
     return {
         "active": active,
         "results": state.results if result is None else {**state.results, step: result},
+        "near": _nearer(state.near, step, meta.get("near")),
         "ctx": written(state.ctx, said.context.get("set")),
         # After a failure nothing begins any more that was arrived at before.
         "waiting": () if fails else (*state.waiting, *arrivals),
@@ -229,6 +233,13 @@ def _exited(state: State, said: Said) -> Changes:
         "result_step": step if speaks else state.result_step,
         "swallowed": state.swallowed + meta.get("swallowed", 0),
     }
+
+
+def _nearer(near: dict[str, tuple[Place, int]], step: str, said: Any) -> dict[str, tuple[Place, int]]:
+    place = told_place(said)
+    if place is not None:
+        return {**near, step: (place, said.get("bytes") or 0)}
+    return {name: kept for name, kept in near.items() if name != step} if step in near else near
 
 
 _CHANGES: Final[dict[str, Callable[[State, Said], Changes]]] = {

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from noetl.model.payload_ref import PayloadRef
+from noetl.plan.places import Place
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +44,9 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """The rows' results in order, when they are few enough to stand in the event."""
     manifest: PayloadRef | None = None
     """Where the frames' results are, when they are not."""
+    near: Place | None = None
+    """The node that holds most of what the manifest names."""
+    near_bytes: int = 0
 
 
 class CommandEnded(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +66,8 @@ class CommandEnded(msgspec.Struct, frozen=True, kw_only=True):
     accumulate: dict[str, Any] | None = None
     duration_ms: float = 0.0
     tally: Tally | None = None
+    near: Place | None = None
+    """Where the worker is that stored the result `ref` stands for; filled in by whoever takes the report."""
 
 
 class Cancelled(msgspec.Struct, frozen=True, kw_only=True):

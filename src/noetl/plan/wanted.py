@@ -100,6 +100,16 @@ def emitted(job: JobView, inputs: Mapping[str, InputView], dedupe_key: str) -> W
     )
 
 
+def emitted_again(job: JobView, inputs: Mapping[str, InputView], execution_id: int, partition_key: str) -> WantedTask:
+    """Return the task of a source job that makes one partition for a backfill."""
+    dedupe_key = identity.backfill_key(execution_id, partition_key)
+    return msgspec.structs.replace(
+        emitted(job, inputs, dedupe_key),
+        task_id=identity.again_id(job.generation, dedupe_key),
+        partition_key=partition_key,
+    )
+
+
 def _sides(job: JobView, inputs: Mapping[str, InputView]) -> list[_Side]:
     split, news = job.is_split, job.incremental
     found = []
@@ -141,8 +151,9 @@ def _task(
     if per_update and not starting:
         return None
     dedupe_key = identity.dedupe_key(key, starting, terms, invalidation)
+    named = identity.task_id if invalidation is None else identity.again_id
     return WantedTask(
-        task_id=identity.task_id(job.generation, dedupe_key),
+        task_id=named(job.generation, dedupe_key),
         partition_key=key,
         dedupe_key=dedupe_key,
         memo_key=identity.memo_key(job.job_hash, key, contents),

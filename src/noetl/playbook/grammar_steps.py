@@ -74,7 +74,7 @@ FRAME: Final = Record(
         "row_concurrency": Field(templated(Whole(1)), "Rows of a frame worked on at once; 1."),
         "process": Field(Choice(("row", "frame")), "Run the tasks for each row, or once for the frame."),
         "commit": Field(Choice(("row", "frame")), "Write the last task for each row, or once for the frame."),
-        "verify_ipc": Field(FLAG, "Reserved."),
+        "verify_ipc": Field(FLAG, "Whether what its frames read from memory is proven by its digest; false."),
         "retry_mode": Field(Choice(("whole_frame", "resume")), "What a new try starts with."),
         "max_attempts": Field(templated(Whole(1)), "How often a frame is tried in total; 3."),
     },

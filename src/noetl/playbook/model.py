@@ -134,6 +134,7 @@ class FramePolicy(msgspec.Struct, frozen=True, kw_only=True):
     row_concurrency: Any = 1
     process: Literal["row", "frame"] = "row"
     commit: Literal["row", "frame"] = "row"
+    verify_ipc: bool = False
     retry_mode: Literal["whole_frame", "resume"] = "whole_frame"
     max_attempts: Any = 3
 

@@ -161,9 +161,6 @@ class _Rules:
         if kind is not None and kind.text is not None and kind.text != "postgres":
             said = f"cursors of kind {kind.text} are not supported by this build"
             self._problems.error("kind_not_supported", said, kind.place, "write kind: postgres")
-        frame = loop.get("spec", "frame")
-        if frame is not None and frame.get("verify_ipc") is not None and frame.mapping["verify_ipc"].value is True:
-            self._unused(frame, "verify_ipc")
 
     def _unused(self, holder: Node, key: str) -> None:
         if key in holder.mapping:

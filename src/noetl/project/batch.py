@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol, runtime_checkable
 
 from noetl.errors import HistoryNotKept, NoetlError, Unsupported
 from noetl.faults import reach
-from noetl.ledger.port import Ledger
 from noetl.model.event import Event
-from noetl.project.folds.fold import FoldedRow
+from noetl.model.mark import Mark
+from noetl.model.stream import Scope
+from noetl.project.folds.fold import FoldedRow, RowKey
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.folds.state import FoldState
 from noetl.project.port import ProjectionStore
@@ -22,12 +24,37 @@ AT_ONCE = 4
 """Batches under way at the same time: enough to work while others wait for the database, few enough to bound memory."""
 
 
+class Source(Protocol):
+    """Where the events of shards come from: a ledger, or what has been delivered of one."""
+
+    def read_shard(
+        self, shard: int, from_position: int = 1, *, scope: Scope | None = None, to_position: int | None = None
+    ) -> AsyncIterator[Event]:
+        """Give the events of a shard by position, both bounds included, up to what there is now."""
+        ...
+
+    async def head(self) -> Mark:
+        """Return the last position of each shard that can be read."""
+        ...
+
+
+@runtime_checkable
+class InPages(Protocol):
+    """A ledger whose shards are read in pages, which is quicker than one by one."""
+
+    def shard_pages(
+        self, shard: int, from_position: int, *, scope: Scope | None = None, to_position: int | None = None
+    ) -> AsyncIterator[list[Event]]:
+        """Give the events of a shard in pages, both bounds included."""
+        ...
+
+
 class Batches:
     """The way of events into rows, for any shard."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: Source,
         store: ProjectionStore,
         folds: FoldRegistry,
         upcasters: Upcasters,
@@ -94,18 +121,12 @@ class Batches:
 
     async def _folded(self, shard: int, after: int, events: list[Event]) -> list[FoldedRow]:
         state = FoldState(self._folds, upcasters=self._upcasters, keep_ended=True)
-        keys = {}
-        for index, event in enumerate(events):
-            try:
-                keys.update(dict.fromkeys(state.keys_of(event)))
-            except Exception as error:
-                raise _CannotFoldError(index, error) from error
-        stored = await self._store.load_projections(list(keys))
+        state.skip_to(shard, after)
+        stored = await self._store.load_projections(_keys_of(state, events))
         try:
             state.seed(stored)
         except Unsupported as error:
             raise Unsupported(error.message, hint="run `noetl projections rebuild`", **error.details) from error
-        state.skip_to(shard, after)
         try:
             state.apply_many(events)
         except Exception as error:
@@ -115,9 +136,11 @@ class Batches:
 
     async def _read(self, shard: int, after: int, upto: int | None) -> list[Event]:
         # Positions are dense, so so many positions hold so many events.
-        last = after + self._batch_events
-        reading = self._ledger.read_shard(shard, after + 1, to_position=last if upto is None else min(last, upto))
-        return [event async for event in reading]
+        last = after + self._batch_events if upto is None else min(after + self._batch_events, upto)
+        if isinstance(self._ledger, InPages):
+            pages = self._ledger.shard_pages(shard, after + 1, to_position=last)
+            return [event async for page in pages for event in page]
+        return [event async for event in self._ledger.read_shard(shard, after + 1, to_position=last)]
 
     async def _checkpoint(self, shard: int) -> int:
         return (await self._store.checkpoints()).positions[shard]
@@ -130,6 +153,18 @@ class Batches:
                 f"events of shard {shard} after position {position} are not in the ledger, whose head is {head}",
                 hint="run `noetl projections rebuild`, which also reads archives",
             )
+
+
+def _keys_of(state: FoldState, events: list[Event]) -> list[RowKey]:
+    try:
+        return state.keys_of(events)
+    except Exception as error:
+        for index, event in enumerate(events):
+            try:
+                state.keys_of([event])
+            except Exception as own:
+                raise _CannotFoldError(index, own) from own
+        raise _CannotFoldError(0, error) from error
 
 
 class _CannotFoldError(Exception):

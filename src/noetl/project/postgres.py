@@ -5,11 +5,12 @@ Projectors write for all tenants. Whoever asks for an organization reads under r
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
+import asyncpg
 import msgspec
 import orjson
 
@@ -22,20 +23,30 @@ from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.project import sql
 from noetl.project.folds.fold import FoldedRow, RowKey
+from noetl.project.holding import Hold
 from noetl.project.port import Failure, Page, ResultRef, ShardState, Snapshot, StoredRow
 from noetl.project.postgres_replacement import PostgresReplacement, ref_columns
+from noetl.project.postgres_saving import merge_references, merge_rows, save_references, save_rows, transposed
 from noetl.project.postgres_view import PostgresView, checkpoints_of
 from noetl.project.result_refs import Locate, result_refs
-from noetl.project.rows import check_folds, from_columns, same_failure, to_columns
+from noetl.project.rows import Columns, check_folds, from_columns, same_failure, to_columns
 
 
 class PostgresProjectionStore:
     """See `ProjectionStore` for the promises."""
 
-    def __init__(self, database: Database, locate: Locate) -> None:
-        """Take the database and what tells where a payload lies (its tier and physical address)."""
+    def __init__(self, database: Database, locate: Locate, hold: Hold | None = None) -> None:
+        """Take the database and what tells where a payload lies (its tier and physical address).
+
+        With a hold, checkpoints of other shards than those it has cannot be moved.
+        """
         self._database = database
         self._locate = locate
+        self._hold = hold
+
+    def held_by(self, hold: Hold) -> PostgresProjectionStore:
+        """Return the same store, whose checkpoints move only while the hold says so."""
+        return PostgresProjectionStore(self._database, self._locate, hold)
 
     async def checkpoints(self) -> Mark:
         """Return up to which position each shard is projected."""
@@ -47,7 +58,7 @@ class PostgresProjectionStore:
         if not keys:
             return []
         async with self._database.transaction(None, "projector") as connection:
-            rows = await connection.fetch(sql.LOAD, *_transposed(keys))
+            rows = await connection.fetch(sql.LOAD, *transposed(keys))
         return [from_columns(row).folded for row in rows]
 
     async def save_projections(
@@ -60,9 +71,26 @@ class PostgresProjectionStore:
         folds: Mapping[str, int] | None = None,
     ) -> bool:
         """Write rows and move the checkpoint, both or neither."""
-        # In one order for all shards, so that two that open the same row wait for each other instead of deadlocking.
-        columns = sorted(map(to_columns, rows))
+        columns = list(map(to_columns, rows))
         references = [ref_columns(ref) for ref in result_refs(events, self._locate)]
+        try:
+            return await self._save(shard, after, upto, columns, references, events, folds, new=True)
+        except asyncpg.UniqueViolationError:
+            # Something of this batch is there already, of another shard or of an earlier life of this one.
+            return await self._save(shard, after, upto, columns, references, events, folds, new=False)
+
+    async def _save(
+        self,
+        shard: int,
+        after: int,
+        upto: int,
+        columns: list[Columns],
+        references: list[tuple[Any, ...]],
+        events: Sequence[Event],
+        folds: Mapping[str, int] | None,
+        *,
+        new: bool,
+    ) -> bool:
         with suppress(_OvertakenError):
             async with self._database.transaction(None, "projector") as connection:
                 checkpoint = await connection.fetchrow(sql.LOCK, shard)
@@ -70,13 +98,15 @@ class PostgresProjectionStore:
                     raise _OvertakenError
                 made_by = checkpoint["folds"]
                 check_folds(shard, None if made_by is None else orjson.loads(made_by), folds)
-                if columns:
-                    tag = await connection.execute(sql.SAVE, *_transposed(columns))
-                    if int(tag.rpartition(" ")[2]) != len(columns):
-                        raise _OvertakenError
-                if references:
-                    await connection.execute(sql.SAVE_REFS, *_transposed(references))
+                written = await (save_rows(connection, columns, after) if new else merge_rows(connection, columns))
+                if written != len(columns):
+                    raise _OvertakenError
+                await (save_references(connection, references) if new else merge_references(connection, references))
                 reach("project.after_rows")
+                if self._hold is not None:
+                    # Last before the move: what is locked here keeps the shard from being handed over.
+                    await self._hold.check(connection, shard)
+                    await self._hold.moving(connection, shard, upto, events)
                 await connection.execute(sql.MOVE, shard, upto, _json(folds))
                 reach("project.before_commit")
             reach("project.after_commit")
@@ -102,6 +132,8 @@ class PostgresProjectionStore:
             row = await connection.fetchrow(sql.FAILURE, shard, after)
             if row is None or (row["failure"] is not None and same_failure(_failure(row["failure"]), failure)):
                 return
+            if self._hold is not None:
+                await self._hold.check(connection, shard)
             dated = msgspec.structs.replace(failure, since=failure.since or datetime.now(UTC))
             await connection.execute(sql.SET_FAILURE, shard, msgspec.json.encode(dated).decode())
 
@@ -211,10 +243,6 @@ class PostgresProjectionStore:
 
 class _OvertakenError(Exception):
     """Another projector was faster: undo, and tell the caller to fold anew."""
-
-
-def _transposed(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _json(value: object) -> str | None:

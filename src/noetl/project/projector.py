@@ -8,17 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable
 
-from noetl.errors import NoetlError, Unavailable
+from noetl.errors import LeaseLost, NoetlError, Unavailable
 from noetl.faults import FaultInjected
-from noetl.ledger.port import Ledger
 from noetl.model.event import Event
 from noetl.model.mark import Mark
 from noetl.model.shard import SHARD_COUNT
-from noetl.project.batch import Batches
+from noetl.project.batch import Batches, Source
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.port import Failure, ProjectionStore
+from noetl.project.troubles import Troubles
 from noetl.project.upcast import Upcasters
 from noetl.project.waking import Listen, Listener, look_each_second
 
@@ -40,29 +40,31 @@ class Projector:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: Source,
         store: ProjectionStore,
         folds: FoldRegistry,
         upcasters: Upcasters,
         *,
         listen: Listen | None = None,
-        shards: Sequence[int] | None = None,
-        batch_events: int = 2_000,
+        shards: Collection[int] | None = None,
+        batch_events: int = 5_000,
         on_batch: OnBatch | None = None,
     ) -> None:
         self._ledger = ledger
         self._store = store
         self._batches = Batches(ledger, store, folds, upcasters, batch_events, on_batch)
         self._listen = listen or look_each_second
-        self._shards = tuple(range(SHARD_COUNT)) if shards is None else tuple(shards)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._shards = frozenset(range(SHARD_COUNT) if shards is None else shards)
+        self._hearing: asyncio.Task[None] | None = None
+        self._following: dict[int, asyncio.Task[None]] = {}
+        self._leaving: dict[int, asyncio.Task[None]] = {}
         self._wake: dict[int, asyncio.Event] = {}
-        self._troubles: dict[object, str] = {}
+        self._troubles = Troubles()
 
     async def run_until(self, mark: Mark) -> None:
         """Project everything up to a mark and return; a shard that fails is recorded, and raised after the others."""
         answers = await asyncio.gather(
-            *(self._attempt(shard, mark.positions[shard]) for shard in self._shards), return_exceptions=True
+            *(self._attempt(shard, mark.positions[shard]) for shard in sorted(self._shards)), return_exceptions=True
         )
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -70,36 +72,50 @@ class Projector:
 
     async def start(self) -> None:
         """Begin to follow the ledger; returns when it is listening, or waiting for a database that is away."""
-        if self._tasks:
+        if self._hearing is not None:
             return
-        self._wake = {shard: asyncio.Event() for shard in self._shards}
         running = asyncio.Event()
-        self._tasks = [
-            asyncio.create_task(self._hear(running), name="noetl-projector-listen"),
-            *(asyncio.create_task(self._follow(shard), name=f"noetl-projector-{shard}") for shard in self._shards),
-        ]
+        self._hearing = asyncio.create_task(self._hear(running), name="noetl-projector-listen")
+        self.hold(self._shards)
         await running.wait()
-        log.info("projector runs", extra={"action": "projector.started", "shards": list(self._shards)})
+        log.info("projector runs", extra={"action": "projector.started", "shards": sorted(self._shards)})
+
+    def hold(self, shards: Collection[int]) -> None:
+        """Project these shards from now on; a batch of any other that is under way is undone, theirs go on."""
+        self._shards = frozenset(shards)
+        if self._hearing is None:
+            return
+        for shard in self._following.keys() - self._shards:
+            leaving = self._leaving[shard] = self._following.pop(shard)
+            leaving.cancel()
+        for shard in sorted(self._shards - self._following.keys()):
+            self._wake[shard] = asyncio.Event()
+            # What a shard has that nobody tells us about was appended before we had it.
+            self._wake[shard].set()
+            self._following[shard] = asyncio.create_task(self._follow(shard), name=f"noetl-projector-{shard}")
 
     async def run(self) -> None:
         """Follow the ledger until stopped or cancelled."""
         await self.start()
         try:
-            await asyncio.gather(*self._tasks)
+            if self._hearing is not None:
+                await self._hearing
         except asyncio.CancelledError:
-            # Ours were cancelled by stop(), which is a good end; a caller's cancellation goes on to the caller.
-            if self._tasks:
+            # Ours was cancelled by stop(), which is a good end; a caller's cancellation goes on to the caller.
+            if self._hearing is not None:
                 raise
         finally:
             await self.stop()
 
     async def stop(self) -> None:
         """Stop and wait until nothing runs. A batch under way is undone and will be folded again."""
-        tasks, self._tasks = self._tasks, []
+        hearing, self._hearing = self._hearing, None
+        tasks = [*filter(None, [hearing]), *self._following.values(), *self._leaving.values()]
+        self._following, self._leaving = {}, {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if tasks:
+        if hearing is not None:
             log.info("projector stopped", extra={"action": "projector.stopped"})
 
     async def _hear(self, running: asyncio.Event) -> None:
@@ -108,14 +124,14 @@ class Projector:
         while True:
             try:
                 async with self._listen() as listener:
-                    self._recovered("listening")
+                    self._troubles.over("listening")
                     pause = FIRST_PAUSE
                     # What was appended before we listened nobody will tell us.
                     await self._look()
                     running.set()
                     await self._pass_on(listener)
             except Exception as error:
-                self._troubled("listening", error)
+                self._troubles.meet("listening", error)
             running.set()
             await asyncio.sleep(_jittered(pause))
             pause = min(pause * 2, LONGEST_PAUSE)
@@ -140,54 +156,40 @@ class Projector:
         self._wake_up([shard for shard in self._shards if at.positions[shard] < head.positions[shard]])
         return head
 
-    def _wake_up(self, shards: Sequence[int] | set[int]) -> None:
-        for shard in shards:
+    def _wake_up(self, shards: Iterable[int]) -> None:
+        for shard in self._shards.intersection(shards):
             if shard in self._wake:
                 self._wake[shard].set()
 
     async def _follow(self, shard: int) -> None:
-        pause = FIRST_PAUSE
+        pause, wake = FIRST_PAUSE, self._wake[shard]
+        left = self._leaving.pop(shard, None)
+        if left is not None:
+            await asyncio.wait([left])
         while True:
-            await self._wake[shard].wait()
-            self._wake[shard].clear()
+            await wake.wait()
+            wake.clear()
             try:
                 await self._attempt(shard, None)
             except Exception as error:
-                self._troubled(shard, error)
+                self._troubles.meet(shard, error)
                 await asyncio.sleep(_jittered(pause))
                 pause = min(pause * 2, LONGEST_PAUSE)
-                self._wake[shard].set()
+                wake.set()
             else:
-                self._recovered(shard)
+                self._troubles.over(shard)
                 pause = FIRST_PAUSE
 
     async def _attempt(self, shard: int, upto: int | None) -> None:
         """Catch up once; what stops the shard for a reason of its own is recorded where operators look."""
         try:
             await self._batches.catch_up(shard, upto)
-        except (Unavailable, FaultInjected):
+        except (Unavailable, LeaseLost, FaultInjected):
             raise
         except Exception as error:
             checkpoint = (await self._store.checkpoints()).positions[shard]
             await self._store.record_failure(shard, checkpoint, _failure(error))
             raise
-
-    def _troubled(self, what: object, error: Exception) -> None:
-        """Log once per trouble, not once per try, and a database that is away once for all shards."""
-        reason = f"{type(error).__name__}: {error}"
-        away = isinstance(error, Unavailable)
-        what, state = ("database", "away") if away else (what, reason)
-        if self._troubles.get(what) == state:
-            return
-        self._troubles[what] = state
-        known = isinstance(error, NoetlError)
-        extra = {"action": "projector.waiting", "concerns": what, "reason": reason}
-        log.warning("projector waits and tries again: %s", reason, extra=extra, exc_info=None if known else error)
-
-    def _recovered(self, what: object) -> None:
-        for each in ("database", what):
-            if self._troubles.pop(each, None) is not None:
-                log.info("projector goes on", extra={"action": "projector.recovered", "concerns": each})
 
 
 def _failure(error: Exception) -> Failure:

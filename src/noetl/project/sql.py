@@ -89,6 +89,19 @@ SAVE_REFS: Final = (
     f"INSERT INTO noetl.result_ref ({_names(_REFS)}) SELECT * FROM unnest({_arrays(REF_COLUMNS)}) {_SET_REFS}"  # noqa: S608
 )
 
+GIVEN_ROW, GIVEN_REF = "given_row", "given_ref"
+"""Tables of a session that rows are copied into, since tables with row-level security take no copies themselves."""
+
+GIVEN: Final = "; ".join(
+    f"CREATE TEMP TABLE IF NOT EXISTS {name} ON COMMIT DELETE ROWS AS SELECT {columns} FROM {table} WITH NO DATA"  # noqa: S608
+    for name, columns, table in (
+        (GIVEN_ROW, SELECTED, "noetl.projection"),
+        (GIVEN_REF, _names(_REFS), "noetl.result_ref"),
+    )
+)
+INSERT_GIVEN: Final = f"INSERT INTO noetl.projection ({SELECTED}) SELECT {SELECTED} FROM {GIVEN_ROW}"  # noqa: S608
+INSERT_GIVEN_REFS: Final = f"INSERT INTO noetl.result_ref ({_names(_REFS)}) SELECT {_names(_REFS)} FROM {GIVEN_REF}"  # noqa: S608
+
 STAGE: Final = (
     f"CREATE TEMP TABLE rebuilt_row ON COMMIT DROP AS SELECT {SELECTED} FROM noetl.projection WITH NO DATA",  # noqa: S608
     f"CREATE TEMP TABLE rebuilt_ref ON COMMIT DROP AS SELECT {_names(_REFS)} FROM noetl.result_ref WITH NO DATA",  # noqa: S608

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from noetl.errors import InputError, NotFound
+from noetl.ledger.archive.rows import archive_rows
 from noetl.ledger.database import Database
 from noetl.model.event import is_utc, parse_time
 from noetl.model.ids import MAX_ID, ROOT_ID_LIMIT, snowflake_time
@@ -186,6 +187,8 @@ async def _shard_cut(
     if database is not None:
         async with database.transaction(None, "projector") as connection:
             low, high = await _halve(connection, shard, last, time)
+        if high - low > 1:
+            low = await _after_removed(database, scope, shard, low, high, time)
     if high - low == 1:
         return low
     # Positions are dense: what is missing between the two was archived and dropped, and is read from there.
@@ -196,6 +199,14 @@ async def _shard_cut(
                     return low
                 low = event.position
     return low
+
+
+async def _after_removed(database: Database, scope: Scope, shard: int, low: int, high: int, time: datetime) -> int:
+    """Return where to go on after archives that were removed: what was archived by that time was taken in before it."""
+    async with database.transaction(scope) as connection:
+        rows = await archive_rows(connection)
+    ends = [row.bounds[shard][1] for row in rows if row.removed and shard in row.bounds and row.archived_at <= time]
+    return max([low, *(end for end in ends if end < high)])
 
 
 async def _halve(connection: Any, shard: int, last: int, time: datetime) -> tuple[int, int]:

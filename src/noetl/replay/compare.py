@@ -6,48 +6,19 @@ pass, so that millions of equal rows are never held.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
-from zlib import crc32
 
-from blake3 import blake3
-
-from noetl.project.folds.checksum import Tally, row_number
+from noetl.project.folds.checksum import Tally
 from noetl.project.folds.fold import FoldedRow, RowKey
+from noetl.project.folds.sums import Sums, bucket
+from noetl.project.port import StoredRow
 from noetl.replay.report import Compared, Difference
 
-BUCKETS: Final = 1024
 LOOKED_INTO: Final = 64
 """Differing buckets a second pass looks into; more would only add to what is known to be wrong."""
 SHOWN: Final = 10
 """Differences reported of each projection."""
-
-
-class Sums:
-    """One side of the comparison: a tally per projection, and a sum per bucket over rows with their lineage."""
-
-    def __init__(self) -> None:
-        self.tallies: dict[str, Tally] = {}
-        self.buckets: dict[tuple[str, int], int] = {}
-
-    def add(self, folded: FoldedRow) -> int:
-        """Count a row in; return its checksum as a number."""
-        number = row_number(folded.key, folded.version, folded.row)
-        projection = folded.key.projection
-        tally = self.tallies.get(projection)
-        if tally is None:
-            tally = self.tallies[projection] = Tally()
-        tally.add(number)
-        lineage = f"{folded.execution_id} {folded.shard} {folded.first_position} {folded.last_position}"
-        proof = int.from_bytes(blake3(number.to_bytes(32, "big") + lineage.encode()).digest(16), "big")
-        place = (projection, bucket(folded.key.row_id))
-        self.buckets[place] = self.buckets.get(place, 0) + proof
-        return number
-
-
-def bucket(row_id: str) -> int:
-    """Return the bucket of a row."""
-    return crc32(row_id.encode()) % BUCKETS
 
 
 def compared(expected: Sums, found: Sums) -> list[Compared]:
@@ -129,3 +100,29 @@ def _difference(key: RowKey, field: str, expected: Any, found: Any) -> Differenc
 
 def _summary(folded: FoldedRow | None) -> Any:
     return None if folded is None else folded.row
+
+
+async def stored_sums(rows: AsyncIterator[StoredRow]) -> tuple[Sums, list[Difference]]:
+    """Sum stored rows by what they hold; return the sums, and the first rows whose checksum is not theirs."""
+    sums, differences = Sums(), list[Difference]()
+    async for stored in rows:
+        _count_stored(stored, sums, differences)
+    return sums, differences
+
+
+def _count_stored(stored: StoredRow, sums: Sums, differences: list[Difference]) -> None:
+    folded = stored.folded
+    try:
+        checksum = f"{sums.add(folded):064x}"
+    except (TypeError, ValueError) as problem:
+        checksum = f"that of canonical JSON, which the row has not: {problem}"
+    if checksum != stored.checksum and len(differences) < SHOWN:
+        differences.append(
+            Difference(
+                where=folded.key.projection,
+                id=folded.key.row_id,
+                field="checksum",
+                expected=checksum,
+                found=stored.checksum,
+            )
+        )

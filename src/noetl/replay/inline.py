@@ -24,7 +24,7 @@ WITH dropped AS (
     WHERE version > 0 AND ($1::bigint IS NULL OR execution_id = $1)
 ), counted AS (
     SELECT stream_id, count(*) AS events, min(stream_version) AS first, max(stream_version) AS last
-    FROM noetl.event
+    FROM noetl.known_event
     WHERE $1::bigint IS NULL
        OR (execution_id = $1 AND (stream_id = 'execution/' || $1 OR starts_with(stream_id, 'execution/' || $1 || '/')))
     GROUP BY stream_id
@@ -44,7 +44,7 @@ ORDER BY stream_id LIMIT {SHOWN}
 _KEYS: Final = f"""
 SELECT k.key, k.execution_id, k.event_id, e.event_id IS NULL AS missing, e.idempotency_key
 FROM noetl.idempotency_key AS k
-LEFT JOIN noetl.event AS e ON e.execution_id = k.execution_id AND e.event_id = k.event_id
+LEFT JOIN noetl.known_event AS e ON e.execution_id = k.execution_id AND e.event_id = k.event_id
 WHERE k.expires_at > now() AND ($1::bigint IS NULL OR k.execution_id = $1)
   AND e.idempotency_key IS DISTINCT FROM k.key
 ORDER BY k.key LIMIT {SHOWN}
@@ -54,10 +54,10 @@ _ARCHIVES: Final = f"""
 WITH said AS (
     SELECT DISTINCT ON (aggregate_id) aggregate_id AS partition, payload_sha256 AS manifest,
            (meta ->> 'events')::bigint AS events, (meta ->> 'executions')::bigint AS executions
-    FROM noetl.event WHERE execution_id = $1 AND event_type = 'partition.archived'
+    FROM noetl.known_event WHERE execution_id = $1 AND event_type = 'partition.archived'
     ORDER BY aggregate_id, stream_version DESC
 ), given_up AS (
-    SELECT DISTINCT aggregate_id AS partition FROM noetl.event
+    SELECT DISTINCT aggregate_id AS partition FROM noetl.known_event
     WHERE execution_id = $1 AND event_type = 'archive.removed'
 ), rows AS (
     SELECT partition, manifest_sha256 AS manifest, events, executions, removed_at IS NOT NULL AS removed

@@ -35,7 +35,7 @@ _WHERE: Final = {
     "frame": "open_frame",
 }
 """How a difference names a row: `stage` and `frame` are projections too."""
-_JSON: Final = frozenset({"ctx", "frame_policy", "input_ref", "checkpoint"})
+_JSON: Final = frozenset({"ctx", "frame_policy", "input_ref", "checkpoint", "near"})
 # Heartbeats move the leases' times and are no events; the organization is the same on all rows.
 _NOT_FOLDED: Final = frozenset({"tenant_id", "organization_id", "lease_until", "last_heartbeat"})
 
@@ -43,7 +43,7 @@ _ROWS: Final = " UNION ALL ".join(
     f"SELECT '{table}' AS name, execution_id, {column}::text AS id FROM noetl.{table}"  # noqa: S608
     for table, column in _IDS.items()
 )
-_ENDED: Final = """SELECT execution_id FROM noetl.event WHERE event_type = ANY ($2::text[])
+_ENDED: Final = """SELECT execution_id FROM noetl.known_event WHERE event_type = ANY ($2::text[])
     AND starts_with(stream_id, 'execution/') AND ($1::bigint IS NULL OR execution_id = $1)"""
 
 # Both take all of one side at once: looking for the end of each row's execution would read long histories many times.
@@ -55,28 +55,31 @@ ORDER BY execution_id, name, id LIMIT {SHOWN}
 _OPEN: Final = f"""
 SELECT execution_id FROM ({_ROWS}) AS r WHERE $1::bigint IS NULL OR execution_id = $1
 UNION
-SELECT execution_id FROM noetl.event WHERE event_type = 'execution.requested' AND stream_version = 1
+SELECT execution_id FROM noetl.known_event WHERE event_type = 'execution.requested' AND stream_version = 1
     AND meta ->> 'playbook_digest' IS NOT NULL AND ($1::bigint IS NULL OR execution_id = $1)
 EXCEPT
 {_ENDED} ORDER BY execution_id
 """  # noqa: S608
 
+# Events that wait for the materializer come after those in the ledger.
 _EVENTS: Final = f"""
-SELECT {COLUMNS} FROM noetl.event
-WHERE execution_id = $1 AND event_type = ANY ($2::text[]) AND starts_with(stream_id, 'execution/') ORDER BY position
+SELECT {COLUMNS} FROM (
+    SELECT false AS waits, e.* FROM noetl.event AS e UNION ALL SELECT true, p.* FROM noetl.pending_event AS p
+) AS known
+WHERE execution_id = $1 AND event_type = ANY ($2::text[]) AND starts_with(stream_id, 'execution/') ORDER BY waits, position
 """  # noqa: S608
 
 # A version's content is proven by the digest of the payload its event refers to.
 _CATALOG: Final = f"""
 WITH moved AS (
-    SELECT DISTINCT ON (catalog_id) catalog_id, event_type = 'catalog.removed' AS removed FROM noetl.event
+    SELECT DISTINCT ON (catalog_id) catalog_id, event_type = 'catalog.removed' AS removed FROM noetl.known_event
     WHERE execution_id = $1 AND event_type IN ('catalog.removed', 'catalog.restored')
     ORDER BY catalog_id, stream_version DESC
 ), said AS (
     SELECT catalog_id COLLATE "C" AS catalog_id, meta ->> 'path' AS path, (meta ->> 'version')::integer AS version,
            meta ->> 'kind' AS kind, meta ->> 'digest' AS digest, payload_sha256 AS content_sha256,
            coalesce(removed, false) AS removed
-    FROM noetl.event LEFT JOIN moved USING (catalog_id)
+    FROM noetl.known_event LEFT JOIN moved USING (catalog_id)
     WHERE execution_id = $1 AND event_type = 'catalog.registered'
 ), rows AS (
     SELECT catalog_id, path, version, kind, digest, encode(sha256(convert_to(content, 'UTF8')), 'hex') AS content_sha256,

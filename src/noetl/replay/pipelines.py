@@ -1,7 +1,8 @@
 """The rows of data pipelines, compared with the events they follow from, in bounded memory. Only reads.
 
 Rows and events are looked at as they are at one moment. Not compared is what no event tells: the times of leases, which
-heartbeats move, and the delivery marks of the outbox.
+heartbeats move, and the delivery marks of the outbox. Rows of history that retention may have deleted, as its events say,
+are compared if they are there.
 """
 
 from __future__ import annotations
@@ -19,21 +20,28 @@ from noetl.model.stream import Scope
 from noetl.project.folds.fold import FoldedRow, Row, RowKey, moment, parsed_row
 from noetl.project.folds.pipelines.fold import PIPELINE_EVENTS, Pipelines
 from noetl.project.folds.pipelines.tables import KEYS, key_of
+from noetl.project.folds.sums import Sums
 from noetl.project.upcast import Upcasters
-from noetl.replay.compare import Sums, Suspects, unequal
+from noetl.replay.compare import Suspects, unequal
 from noetl.replay.pages import EventPages
 from noetl.replay.report import Difference
+from noetl.replay.swept_rows import SweptRows
 
 _PAGE: Final = 1000
 _LEASE_TIMES: Final = frozenset({"lease_until", "last_heartbeat"})
 _NOT_FOLDED: Final[dict[str, frozenset[str]]] = {
     "task": _LEASE_TIMES,
+    "cron_slot": _LEASE_TIMES,
+    "delivery": _LEASE_TIMES,
+    "view_version": _LEASE_TIMES,
     "outbox": frozenset({"status", "attempts", "last_error", "lease_token", "lease_until", "processed_at"}),
+    "retired_generation": frozenset({"files_removed_at"}),
+    "trimmed_version": frozenset({"files_removed_at"}),
 }
 _ORGANIZATION: Final = frozenset({"tenant_id", "organization_id"})
 
 _EVENTS: Final = (
-    f"SELECT {COLUMNS} FROM noetl.event WHERE event_type = ANY ($1::text[]) ORDER BY stream_id, stream_version"  # noqa: S608
+    f"SELECT {COLUMNS} FROM noetl.known_event WHERE event_type = ANY ($1::text[]) ORDER BY stream_id, stream_version"  # noqa: S608
 )
 _DROPPED: Final = "SELECT EXISTS (SELECT FROM noetl.event_archive WHERE dropped_at IS NOT NULL)"
 
@@ -82,17 +90,20 @@ class _Sides:
     async def folded(self) -> AsyncIterator[FoldedRow]:
         """Fold the events and give every row they leave."""
         pipelines = Pipelines()
+        swept = await SweptRows.read(self._connection)
         stream_id = None
         by_stream = not await self._connection.fetchval(_DROPPED)
         async for event in self._live() if by_stream or self._history is None else self._archived(self._history):
             if by_stream and event.stream_id != stream_id:
                 stream_id = event.stream_id
                 for table, key, row in pipelines.settled():
-                    yield self._row(table, key, row)
+                    if swept.expected(table, key, row):
+                        yield self._row(table, key, row)
             pipelines.apply(self._upcasters.upcast(event))
         for table, rows in pipelines.tables().items():
             for key, row in rows.items():
-                yield self._row(table, key, row)
+                if swept.expected(table, key, row):
+                    yield self._row(table, key, row)
 
     async def stored(self) -> AsyncIterator[FoldedRow]:
         """Give every row that is stored, written the way the fold writes it."""
@@ -145,6 +156,20 @@ _JSON: Final = frozenset(
         "state",
         "payload",
         "settings",
+        "pinned",
+        "target",
+        "retry_backoff",
+        "result",
+        "row_filter",
+        "dependents",
+        "processed_by",
+        "selection",
+        "keys_ref",
+        "policy",
+        "rules",
+        "channels",
+        "document",
+        "columns_ref",
     }
 )
 

@@ -15,10 +15,11 @@ from noetl.project.folds.checksum import Tally, state_checksum
 from noetl.project.folds.fold import Fold, FoldedRow
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.folds.state import FoldState
+from noetl.project.folds.wanted import Rows
 from noetl.project.port import ProjectionStore
 from noetl.project.upcast import Upcasters
 from noetl.replay.as_of import HEAD, AsOf, resolve_execution, resolve_organization
-from noetl.replay.folding import EVICTED, Rows, fold_pages
+from noetl.replay.folding import EVICTED, fold_pages
 from noetl.replay.keeper import SnapshotKeeper
 from noetl.replay.pages import EventPages
 from noetl.replay.resolve import resolve_rows
@@ -129,7 +130,7 @@ class Replay:
             projection=projection,
             rows=shown,
             left_off={name: count for name, count in wanted.left_off.items() if count},
-            checksums=_plain(tallies),
+            checksums=plain_tallies(tallies),
             checksum=state_checksum(tallies),
             fold_versions={fold.projection: fold.version for fold in folds},
             upcaster_digest=self._upcasters.digest(),
@@ -189,5 +190,6 @@ def _gather(state: FoldState, folds: tuple[Fold, ...], wanted: Rows) -> None:
             wanted.add(folded)
 
 
-def _plain(tallies: Mapping[str, Tally]) -> dict[str, dict[str, int | str]]:
+def plain_tallies(tallies: Mapping[str, Tally]) -> dict[str, dict[str, int | str]]:
+    """Write tallies as plain JSON values."""
     return {name: {"rows": tally.rows, "checksum": tally.hex()} for name, tally in tallies.items()}

@@ -57,10 +57,10 @@ async def _resolved(payloads: PayloadStore, scope: Scope, ref: PayloadRef) -> di
         if ref.media_type not in (JSON, ARROW_STREAM) or ref.bytes > LARGEST:
             await payloads.check(scope, ref)
             return about
-        data = await payloads.fetch(scope, ref)
         if ref.media_type == JSON:
-            return {**about, "value": decode_json(data)}
-        return {**about, "value": decode_table(data).slice(0, 1000).to_pylist()}
+            return {**about, "value": decode_json(await payloads.fetch(scope, ref))}
+        table = decode_table(await payloads.view(scope, ref))
+        return {**about, "value": table.slice(0, 1000).to_pylist()}
     except NoetlError as problem:
         return {**about, "error": f"{problem.code}: {problem.message}"}
 

@@ -7,30 +7,29 @@ rows are computed from their state, and the stored ones compared with that too.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
-from noetl.errors import NoetlError, NotFound
+from noetl.errors import NotFound
 from noetl.ledger.database import Database
 from noetl.model.event import Event
 from noetl.model.mark import Mark
-from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, execution_stream
 from noetl.payloads.port import PayloadStore
 from noetl.project.folds.fold import Fold, FoldedRow
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.folds.state import FoldState
+from noetl.project.folds.sums import Sums
 from noetl.project.port import ProjectionStore, ProjectionView, StoredRow
 from noetl.project.upcast import Upcasters
-from noetl.replay.compare import SHOWN, Sums, Suspects, compared, unequal
+from noetl.replay.compare import Suspects, compared, stored_sums, unequal
 from noetl.replay.folding import fold_pages
 from noetl.replay.inline import inline_differences, shard_differences
 from noetl.replay.open_work import open_work_differences
 from noetl.replay.pages import EventPages
+from noetl.replay.payload_proofs import PayloadProofs
 from noetl.replay.pipelines import pipeline_differences
 from noetl.replay.report import Difference, VerifyReport
-
-_SEEN: Final = 1_000_000
-"""Payload digests remembered so as not to check one twice."""
 
 Progress = Callable[[int], None]
 
@@ -72,17 +71,37 @@ class Verifier:
         progress: Progress | None = None,
     ) -> VerifyReport:
         """Verify an organization, or one execution of it; `progress` is told how many events were folded."""
+        found = await self.compared(scope, execution_id, check_payloads=check_payloads, progress=progress)
+        differences = found.differences
+        if self._database is not None:
+            differences = differences + await inline_differences(self._database, scope, execution_id)
+            differences += await open_work_differences(self._database, scope, execution_id, self._upcasters)
+            if execution_id is None:
+                differences += await pipeline_differences(self._database, scope, self._history, self._upcasters)
+        return VerifyReport(
+            scope=scope,
+            execution_id=execution_id,
+            mark=found.mark,
+            events=found.events,
+            lag=found.lag,
+            projections=compared(found.expected, found.found),
+            differences=differences + ([] if found.payloads is None else found.payloads.differences),
+            payloads=None if found.payloads is None else found.payloads.checked,
+        )
+
+    async def compared(
+        self, scope: Scope, execution_id: int | None, *, check_payloads: bool, progress: Progress | None
+    ) -> Comparison:
+        """Fold the events up to the checkpoints of the projections and hold the stored rows against that."""
         async with self._store.snapshot_view(scope) as view:
             mark = await view.checkpoints()
             lag = sum((await self._history.head()).positions) - sum(mark.positions)
             if execution_id is not None:
                 await self._must_exist(scope, execution_id)
             pass_ = _Pass(self, scope, execution_id, mark)
-            found, differences = Sums(), list[Difference]()
-            async for stored in pass_.stored(view):
-                _count_stored(stored, found, differences)
+            found, differences = await stored_sums(pass_.stored(view))
             expected = Sums()
-            payloads = _Payloads(self._payloads, scope) if check_payloads else None
+            payloads = PayloadProofs(self._payloads, scope) if check_payloads else None
             events = await pass_.fold(expected.add, progress, payloads)
             places = unequal(expected, found)
             if places:
@@ -91,20 +110,14 @@ class Verifier:
                     suspects.find(stored.folded)
                 await pass_.fold(suspects.expect, None, None)
                 differences += suspects.differences()
-        if self._database is not None:
-            differences += await inline_differences(self._database, scope, execution_id)
-            differences += await open_work_differences(self._database, scope, execution_id, self._upcasters)
-            if execution_id is None:
-                differences += await pipeline_differences(self._database, scope, self._history, self._upcasters)
-        return VerifyReport(
-            scope=scope,
-            execution_id=execution_id,
+        return Comparison(
             mark=mark,
-            events=events,
             lag=lag,
-            projections=compared(expected, found),
-            differences=differences + ([] if payloads is None else payloads.differences),
-            payloads=None if payloads is None else payloads.checked,
+            events=events,
+            expected=expected,
+            found=found,
+            differences=differences,
+            payloads=payloads,
         )
 
     async def scopes(self) -> list[Scope]:
@@ -122,6 +135,19 @@ class Verifier:
         async for _ in self._history.execution_pages(scope, execution_id):
             return
         raise NotFound(f"there is no execution {execution_id} in {scope.tenant_id}/{scope.organization_id}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Both sides of the projections, and what differs."""
+
+    mark: Mark
+    lag: int
+    events: int
+    expected: Sums
+    found: Sums
+    differences: list[Difference]
+    payloads: PayloadProofs | None = None
 
 
 class _Pass:
@@ -148,7 +174,7 @@ class _Pass:
                 yield stored
 
     async def fold(
-        self, take: Callable[[FoldedRow], Any], progress: Progress | None, payloads: _Payloads | None
+        self, take: Callable[[FoldedRow], Any], progress: Progress | None, payloads: PayloadProofs | None
     ) -> int:
         """Fold the ledger up to the checkpoints, hand every row over, and return how many events there were."""
         state = FoldState(self._folds, upcasters=self._upcasters, on_ended=take)
@@ -173,42 +199,8 @@ class _Pass:
         return [self._history.execution_pages(scope, self._execution_id, to_position=last)]
 
 
-class _Payloads:
-    """Proves the stored bytes of payloads, each once, without keys."""
-
-    def __init__(self, store: PayloadStore, scope: Scope) -> None:
-        self._store = store
-        self._scope = scope
-        self._seen: set[bytes] = set()
-        self.checked = 0
-        self.differences: list[Difference] = []
-
-    async def check(self, event: Event) -> None:
-        for ref in (event.payload_ref, event.fields_ref):
-            if ref is not None and bytes.fromhex(ref.sha256) not in self._seen:
-                if len(self._seen) < _SEEN:
-                    self._seen.add(bytes.fromhex(ref.sha256))
-                await self._prove(event, ref)
-
-    async def _prove(self, event: Event, ref: PayloadRef) -> None:
-        self.checked += 1
-        try:
-            await self._store.check(self._scope, ref)
-        except NoetlError as problem:
-            if len(self.differences) < SHOWN:
-                self.differences.append(
-                    Difference(
-                        where="payload",
-                        id=ref.sha256,
-                        field=f"bytes, which event {event.event_id} at position {event.position} refers to",
-                        expected=ref.stored_sha256,
-                        found=f"{problem.code}: {problem.message}",
-                    )
-                )
-
-
 async def _watched(
-    pages: AsyncIterator[list[Event]], progress: Progress | None, payloads: _Payloads | None
+    pages: AsyncIterator[list[Event]], progress: Progress | None, payloads: PayloadProofs | None
 ) -> AsyncIterator[list[Event]]:
     async for page in pages:
         if payloads is not None:
@@ -218,21 +210,3 @@ async def _watched(
         yield page
         if progress is not None:
             progress(len(page))
-
-
-def _count_stored(stored: StoredRow, sums: Sums, differences: list[Difference]) -> None:
-    folded = stored.folded
-    try:
-        checksum = f"{sums.add(folded):064x}"
-    except (TypeError, ValueError) as problem:
-        checksum = f"that of canonical JSON, which the row has not: {problem}"
-    if checksum != stored.checksum and len(differences) < SHOWN:
-        differences.append(
-            Difference(
-                where=folded.key.projection,
-                id=folded.key.row_id,
-                field="checksum",
-                expected=checksum,
-                found=stored.checksum,
-            )
-        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -18,8 +17,11 @@ from noetl.execute.resources import WorkerResources
 from noetl.execute.services import Services
 from noetl.execute.tools.registry import known_kinds, load_tools
 from noetl.execute.worker import Worker
+from noetl.payloads.consumers import for_consumer
 from noetl.runtime.frames_on_spark import frame_pool
+from noetl.runtime.locality import patience_of, process_locator, wish_of
 from noetl.runtime.metered import MeteredPayloads
+from noetl.runtime.nudging import open_nudging
 from noetl.runtime.secrets import LocalSecrets
 from noetl.runtime.telemetry import Metrics
 from noetl.runtime.wiring import Runtime
@@ -34,17 +36,13 @@ RENEW_SECONDS = 30.0
 
 def producer_of(runtime: Runtime, role: str) -> str:
     """Return the locator of this process in a role."""
-    own = runtime.settings.runtime
-    return (
-        f"noetl://tenant/{own.tenant_id}/org/{own.organization_id}/cluster/{own.cluster_id}/node/{own.node_id}"
-        f"/process/{os.getpid()}/{role}"
-    )
+    return process_locator(runtime.settings.runtime, role)
 
 
 @asynccontextmanager
 async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics | None = None) -> AsyncIterator[Engine]:
     """Give the engine of this process, with its reaper running, for the time of the block; `metrics` count its work."""
-    payloads = runtime.payloads
+    payloads = for_consumer(runtime.payloads, role)
     if metrics is not None:
         payloads = MeteredPayloads(payloads, metrics)
         runtime.ledger.on_transition = metrics.observe
@@ -56,6 +54,7 @@ async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics |
         runtime.ids.mint_many,
         producer_of(runtime, role),
         kinds=tuple(sorted(known_kinds())),
+        patience=patience_of(runtime.settings),
     )
     if metrics is not None:
         metrics.watch_republished(lambda: engine.reaper.republished)
@@ -63,7 +62,8 @@ async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics |
     engine.reaper.start()
     try:
         with _seldom_searched():
-            yield engine
+            async with open_nudging(runtime.settings, engine.work):
+                yield engine
     finally:
         await engine.close()
 
@@ -98,7 +98,7 @@ async def open_worker(
         tools=load_tools({"python": python, "spark": {"queries": spark}}),
         lanes=spark,
         secrets=secrets,
-        store=runtime.payloads,
+        store=for_consumer(runtime.payloads, "worker"),
         resources=resources,
     )
     worker = Worker(
@@ -107,6 +107,7 @@ async def open_worker(
         services,
         slots=slots,
         on_rows=on_rows,
+        wish=wish_of(runtime.settings),
     )
     running = asyncio.get_running_loop().create_task(worker.run(), name="noetl-worker")
     renewing = asyncio.get_running_loop().create_task(_renew(secrets), name="noetl-keychain")

@@ -1,4 +1,4 @@
-"""The user's own code, named in the settings as `module:name`: folds of business objects and upcasters."""
+"""The user's own code, named in the settings as `module:name`: folds of business objects, upcasters and curated views."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from noetl.errors import ConfigError
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.upcast import Upcasters
+
+if TYPE_CHECKING:
+    from noetl.curated.view import CuratedView
 
 
 def load_folds(names: Iterable[str]) -> FoldRegistry:
@@ -29,6 +32,11 @@ def load_upcasters(names: Iterable[str]) -> Upcasters:
         register(upcasters)
     upcasters.check()
     return upcasters
+
+
+def load_curated_views(names: Iterable[str]) -> list[CuratedView]:
+    """Return the user's curated views; one that would let out too much is refused as it is imported."""
+    return [_named(name, "curated.views") for name in names]
 
 
 def _named(name: str, setting: str) -> Any:

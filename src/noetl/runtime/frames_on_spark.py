@@ -5,10 +5,12 @@ Either straight to the database and the payload store, or to a server's API wher
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 import orjson
@@ -19,7 +21,6 @@ from noetl.credentials.secret import Secret
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant, LeaseRef
 from noetl.dispatch.port import Dispatch
-from noetl.dispatch.remote import RemoteDispatch
 from noetl.execute.keeper import Renewing
 from noetl.execute.resources import WorkerResources
 from noetl.execute.services import Services
@@ -28,6 +29,7 @@ from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
+from noetl.payloads.consumers import for_consumer
 from noetl.runtime.node_number import Ids
 from noetl.runtime.secrets import LocalSecrets
 from noetl.runtime.settings import Settings
@@ -35,6 +37,9 @@ from noetl.runtime.spark_settings import spark_options
 from noetl.runtime.wiring import open_payloads
 from noetl.spark.drivers import Drivers
 from noetl.spark.frames_pool import FramePool
+
+if TYPE_CHECKING:
+    from noetl.dispatch.remote import RemoteDispatch
 
 POOL_MAX: Final = 3
 """Connections of one lane, besides the one that beats."""
@@ -55,7 +60,7 @@ def frame_pool(
     """Return the Spark of a worker: its executors use the database, or the server at `url` where there is none."""
     told = {name: _plain(getattr(settings, name)) for name in _TOLD}
     told["database"] |= {"owner_url": None} if database is not None else {"owner_url": None, "url": None}
-    reach: dict[str, Any] = {"opener": f"{__name__}:OnExecutor", "settings": told}
+    reach: dict[str, Any] = {"opener": f"{__name__}:OnExecutor", "settings": told, "host": socket.gethostname()}
     if database is not None:
         reach |= {"database_url": database.url, "as_roles": settings.database.url is None}
     else:
@@ -77,7 +82,11 @@ class OnExecutor:
 
     def __init__(self, reach: dict[str, Any]) -> None:
         self._reach = reach
-        self._settings = Settings.model_validate(reach["settings"])
+        settings, host = reach["settings"], socket.gethostname()
+        if reach.get("host", host) != host:
+            # Another machine is another node, whose memory the worker does not share.
+            settings = {**settings, "runtime": {**settings["runtime"], "node_id": host}}
+        self._settings = Settings.model_validate(settings)
         own = self._settings.runtime
         self._scope = Scope(own.tenant_id, own.organization_id)
 
@@ -89,7 +98,7 @@ class OnExecutor:
             resources = WorkerResources()
             stack.push_async_callback(resources.aclose)
             tools = load_tools({"python": {"cache": self._settings.cache_directory / "python"}})
-            store = open_payloads(self._settings)
+            store = for_consumer(open_payloads(self._settings), "spark")
             yield Services(scope=self._scope, tools=tools, secrets=secrets, store=store, resources=resources), dispatch
 
     @asynccontextmanager
@@ -113,15 +122,9 @@ class OnExecutor:
             (int(row["frame_index"]), msgspec.convert(orjson.loads(row["payload_ref"]), PayloadRef)) for row in rows
         ]
 
-    def payloads(self) -> Callable[[list[PayloadRef]], AsyncIterator[bytes]]:
-        """Return what fetches payloads."""
-        store = open_payloads(self._settings)
-
-        async def fetch(refs: list[PayloadRef]) -> AsyncIterator[bytes]:
-            for ref in refs:
-                yield await store.fetch(self._scope, ref)
-
-        return fetch
+    def payloads(self) -> Callable[[PayloadRef], Awaitable[memoryview]]:
+        """Return what gives the bytes of a payload, where they lie if this node has them in memory."""
+        return partial(for_consumer(open_payloads(self._settings), "spark").view, self._scope)
 
     async def _direct(self, stack: AsyncExitStack) -> tuple[Dispatch, Any]:
         database = self._database(stack, POOL_MAX)
@@ -138,6 +141,8 @@ class OnExecutor:
         return self._remote_dispatch(stack), RemoteSecrets(api)
 
     def _remote_dispatch(self, stack: AsyncExitStack) -> RemoteDispatch:
+        from noetl.dispatch.remote import RemoteDispatch
+
         dispatch = RemoteDispatch(self._reach["url"], self._token(), kinds=known_kinds())
         stack.push_async_callback(dispatch.close)
         return dispatch

@@ -7,6 +7,7 @@ from typing import Any
 
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
+from noetl.payloads.consumers import for_consumer
 from noetl.payloads.port import PayloadStore
 from noetl.runtime.telemetry import TIERS, Metrics
 
@@ -22,6 +23,10 @@ class MeteredPayloads:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
+    def for_consumer(self, consumer: str) -> MeteredPayloads:
+        """Return the same store, its reads counted for somebody else."""
+        return MeteredPayloads(for_consumer(self._store, consumer), self._metrics)
+
     async def store(
         self,
         scope: Scope,
@@ -35,6 +40,12 @@ class MeteredPayloads:
         ref = await self._store.store(scope, data, media_type, rows=rows, schema_digest=schema_digest)
         self._metrics.payload_bytes(self._tier, "written", ref.bytes)
         return ref
+
+    async def view(self, scope: Scope, ref: PayloadRef) -> memoryview:
+        """Return bytes where they lie and count them."""
+        data = await self._store.view(scope, ref)
+        self._metrics.payload_bytes(self._tier, "read", len(data))
+        return data
 
     async def fetch(self, scope: Scope, ref: PayloadRef) -> bytes:
         """Return bytes and count them."""

@@ -62,7 +62,8 @@ def _configured(owner_url: str) -> Iterator[tuple[Any, list[str]]]:
             script = (_FOLDER / "sql" / name).read_text()
             cursor = connection.connection.cursor()
             cursor.execute(script[script.index(start) : None if stop is None else script.index(stop)])
-            if not start:
+            # The first whole script of a revision names it.
+            if not start and not any(known.startswith(name[:4]) for known in applied):
                 applied.append(name.removesuffix(".sql"))
 
         config = Config()

@@ -32,10 +32,12 @@ from noetl.pipelines.operators.noop import NoopOperator
 from noetl.pipelines.operators.playbook import PlaybookOperator
 from noetl.pipelines.operators.ranges import RangeAggregator, RangeSplitter
 from noetl.pipelines.operators.udf import UdfOperator
+from noetl.pipelines.operators.webhook import WebhookOperator
 from noetl.pipelines.pipelines import Pipelines
 from noetl.pipelines.spark_runner import OnSpark
 from noetl.pipelines.tables import TableReader, TableWriter
 from noetl.pipelines.worker import TaskWorker
+from noetl.runtime.alerts import alert_operators
 from noetl.runtime.engine import producer_of
 from noetl.runtime.secrets import LocalSecrets
 from noetl.runtime.settings import Settings
@@ -123,7 +125,7 @@ async def open_task_worker(
         pipelines.engine.tasks(runtime.scope),
         runtime.payloads,
         LocalSecrets(runtime.settings, runtime.database, runtime.scope),
-        {"playbook": playbook},
+        {"playbook": playbook, **alert_operators(runtime, TableReader(LakeFiles(lake_of(runtime.settings))))},
         slots=slots,
         runtimes=runtimes,
         warm=warm,
@@ -160,6 +162,7 @@ async def task_worker(
         "range_aggregator": RangeAggregator(reader),
         "range_splitter": RangeSplitter(reader),
         "udf": UdfOperator(reader),
+        "webhook": WebhookOperator(scope, payloads),
         **more,
     }
     runner = ByOperator(operators, InProcess(operators, TableWriter(files)), OnSpark(scope, drivers))
@@ -171,6 +174,7 @@ async def task_worker(
         dict.fromkeys(runtimes, runner),
         _Values(credentials),
         slots=slots,
+        drain_seconds=settings.sources.drain_seconds,
         on_task=on_task,
     )
     if warm:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -18,15 +17,17 @@ from noetl.credentials.secret import Secret, guarded, secrets_in
 from noetl.dispatch.grants import CommandGrant
 from noetl.dispatch.remote import RemoteDispatch
 from noetl.dispatch.tasks.remote import RemoteTasks
-from noetl.errors import Denied, NoetlError, NotFound, Unavailable, Unsupported
+from noetl.errors import Denied, NoetlError, NotFound, Unavailable
 from noetl.execute.resources import WorkerResources
 from noetl.execute.services import Services
 from noetl.execute.tools.port import Credential
 from noetl.execute.tools.registry import known_kinds, load_tools
 from noetl.execute.worker import Worker
 from noetl.model.stream import Scope
+from noetl.payloads.consumers import for_consumer
 from noetl.playbook.model import Playbook
 from noetl.runtime.frames_on_spark import frame_pool
+from noetl.runtime.locality import remote_name, wish_of
 from noetl.runtime.pipelines import task_worker
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import open_payloads
@@ -45,7 +46,7 @@ async def open_remote_worker(
     The task that is given ends only when something in the worker itself is broken.
     """
     scope = Scope(settings.runtime.tenant_id, settings.runtime.organization_id)
-    name = f"{settings.runtime.node_id}/{os.getpid()}"
+    name = remote_name(settings.runtime)
     dispatch = RemoteDispatch(url, token, kinds=known_kinds())
     resources = WorkerResources()
     spark = frame_pool(settings, scope, url=url, token=token)
@@ -55,10 +56,10 @@ async def open_remote_worker(
             tools=load_tools({"python": {"cache": settings.cache_directory / "python"}, "spark": {"queries": spark}}),
             lanes=spark,
             secrets=RemoteSecrets(api),
-            store=open_payloads(settings),
+            store=for_consumer(open_payloads(settings), "worker"),
             resources=resources,
         )
-        worker = Worker(name, dispatch, services, slots=slots)
+        worker = Worker(name, dispatch, services, slots=slots, wish=wish_of(settings))
         try:
             async with _registered(api, settings, name, slots), _tasks(settings, scope, url, token, name, services):
                 running = asyncio.get_running_loop().create_task(worker.run(), name="noetl-worker")
@@ -116,13 +117,19 @@ class RemoteSecrets:
         return credential
 
     async def keychain(self, grant: CommandGrant, playbook: Playbook, names: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return nothing for a playbook without a keychain; any other cannot be resolved without the database."""
+        """Have the server resolve a playbook's keychain; the values are redacted from everything that leaves here."""
         if not playbook.keychain:
             return {}
-        raise Unsupported(
-            f"{playbook.path} has a keychain, which a worker behind a server cannot resolve",
-            hint="give the worker the database instead of a server",
-        )
+        lease = {
+            "execution_id": str(grant.execution_id),
+            "command_id": grant.command_id,
+            "attempt": grant.attempt,
+            "token": grant.token,
+        }
+        found = await self._api.ask("POST", "/api/commands/keychain", {"lease": lease})
+        self.redaction.add(*found["secrets"])
+        keychain: Mapping[str, Any] = found["keychain"]
+        return keychain
 
 
 class ServerApi:

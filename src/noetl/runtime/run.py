@@ -15,8 +15,10 @@ from noetl.dispatch.grants import CommandGrant
 from noetl.errors import InputError
 from noetl.plan.state import State
 from noetl.runtime.engine import open_engine, open_worker
+from noetl.runtime.projector import catch_up
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
+from noetl.runtime.write_path import open_write_path
 
 RUN_SLOTS = 128
 """Slots of a run in one process: they wait for the network far more than they compute."""
@@ -59,7 +61,11 @@ async def run_playbook(
     project: bool = True,
 ) -> RunResult:
     """Register a file, or take a path of the catalog, run it and wait for its end."""
-    async with open_runtime(settings) as runtime, open_engine(runtime, "run") as engine:
+    async with (
+        open_runtime(settings) as runtime,
+        open_write_path(runtime, "run"),
+        open_engine(runtime, "run") as engine,
+    ):
         entry, warnings = await _entry(runtime, engine, source)
         return await run_entry(
             runtime,
@@ -111,7 +117,7 @@ async def run_entry(
         seconds = time.monotonic() - began
     await engine.children.close()
     if project:
-        await runtime.projector().run_until(await runtime.ledger.head())
+        await catch_up(runtime)
     found = state.results.get(state.result_step or "")
     result = None if found is None else found.data
     if found is not None and found.ref is not None and result is None:

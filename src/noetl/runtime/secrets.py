@@ -50,16 +50,21 @@ class LocalSecrets:
         return await self._open()[0].credential(name)
 
     async def keychain(self, grant: CommandGrant, playbook: Playbook, names: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Resolve a playbook's keychain; the values are redacted from everything that leaves the worker."""
+        """Return the values of a playbook's keychain; they are redacted from everything that leaves the worker."""
+        found = await self.resolved(grant, playbook, names)
+        self.redaction.add(*secrets_in(found))
+        return {name: revealed(fields) for name, fields in found.items()}
+
+    async def resolved(self, grant: CommandGrant, playbook: Playbook, names: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Resolve a playbook's keychain; what may not be shown is still a secret."""
         use = KeychainUse(self._scope, playbook.path, grant.execution_id)
 
         def render(value: Any, before: Mapping[str, Any]) -> Any:
             found = {**names, "keychain": revealed(before)}
             return compile_value(value, f"{playbook.path}, field keychain").render(found)
 
-        found = await self._open()[1].resolve(use, playbook.keychain, render)
-        self.redaction.add(*secrets_in(found))
-        return {name: revealed(fields) for name, fields in found.items()}
+        found: Mapping[str, Any] = await self._open()[1].resolve(use, playbook.keychain, render)
+        return found
 
     async def renew_due(self) -> None:
         """Renew the kept keychain entries that renew themselves and are due, if any were ever used here."""

@@ -7,23 +7,42 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator
 
-from noetl.model.shard import SHARD_COUNT
+from noetl.runtime.alerts_settings import Alerts
+from noetl.runtime.changes_settings import Backfill
+from noetl.runtime.curated_settings import Curated
+from noetl.runtime.event_lake_settings import EventLakeSettings
+from noetl.runtime.lineage_settings import OpenLineage
+from noetl.runtime.query_settings import Query
+from noetl.runtime.retention_settings import Retention
+from noetl.runtime.schedules_settings import Schedules
 from noetl.runtime.server_settings import Server, Worker
 from noetl.runtime.setting_types import Amount, Count, Location, Name, NodeName, PostgresUrl, Section, Text
+from noetl.runtime.source_settings import Sources
 from noetl.runtime.spark_settings import LakeSettings, Spark
 from noetl.runtime.store_settings import EventStore, Materialization, PayloadStore, ProjectionStore, Serialization
 from noetl.runtime.task_settings import Tasks
+from noetl.runtime.views_settings import Views
 
 
 class Scheduler(Section):
     """How work is spread over workers."""
 
     locality_preference: Literal["node", "zone", "region", "any"] = Field(
-        default="zone", description="How near to its input a frame should run."
+        default="zone",
+        description="Work that reads payloads is first for workers of the node that holds them, then of its zone, then "
+        "of its region, up to the one named here, then for anybody; `any` leaves it to nobody.",
+    )
+    locality_wait_ms: Amount = Field(
+        default=200,
+        description="Milliseconds for which work is left to its node, then to its zone, then to its region.",
+    )
+    max_distance: Literal["node", "zone", "region", "any"] = Field(
+        default="any",
+        description="The farthest from its inputs that a worker of this process takes work; what no worker takes waits.",
     )
     max_inflight_frames_per_worker: Count = Field(default=4, description="Frames one worker may hold at a time.")
 
@@ -42,8 +61,11 @@ class Runtime(Section):
         json_schema_extra={"default": "the host name"},
     )
     cluster_id: Name = Field(default="local", description="Name of the cluster in locators.")
-    shard_id: Annotated[int, Field(ge=0, le=SHARD_COUNT - 1)] | None = Field(
-        default=None, description="The one shard this process serves; null serves all of them."
+    region: NodeName | None = Field(default=None, description="Region this node stands in.")
+    zone: NodeName | None = Field(default=None, description="Zone this node stands in.")
+    shard_id: NodeName | None = Field(
+        default=None,
+        description="Stable name of this process among projectors, such as `noetl-projector-0`; null is the node's name.",
     )
     scheduler: Scheduler = Scheduler()
 
@@ -70,13 +92,24 @@ class Database(Section):
 
 
 class Projections(Section):
-    """What the user adds to the folds."""
+    """What the user adds to the folds, and who runs them."""
 
     business_objects: tuple[Text, ...] = Field(
         default=(), description="The user's folds, each as `module:name` of a function decorated with @business_object."
     )
     upcasters: tuple[Text, ...] = Field(
         default=(), description="Functions, as `module:name`, that register upcasters on the registry they are given."
+    )
+    in_server: bool | None = Field(
+        default=None,
+        description="Whether `noetl server` writes projections itself; null does so while no `noetl projector` lives.",
+    )
+    lease_seconds: Count = Field(
+        default=15, description="Seconds after which a silent projector's shards go to others."
+    )
+    barrier_interval_ms: Count = Field(
+        default=1000,
+        description="Milliseconds between two barriers of a projector, each told as `checkpoint.committed`.",
     )
 
 
@@ -127,8 +160,18 @@ class Settings(Section):
     server: Server = Server()
     worker: Worker = Worker()
     tasks: Tasks = Tasks()
+    sources: Sources = Sources()
+    schedules: Schedules = Schedules()
+    backfill: Backfill = Backfill()
+    alerts: Alerts = Alerts()
     spark: Spark = Spark()
     lake: LakeSettings = LakeSettings()
+    event_lake: EventLakeSettings = EventLakeSettings()
+    openlineage: OpenLineage = OpenLineage()
+    query: Query = Query()
+    curated: Curated = Curated()
+    retention: Retention = Retention()
+    views: Views = Views()
 
     @field_validator("projection_stores")
     @classmethod

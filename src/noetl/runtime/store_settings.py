@@ -29,7 +29,23 @@ class StreamConnection(Section):
     """Where the distribution stream is."""
 
     url: StreamUrl | None = Field(default=None, description="Address of the stream's server; null uses `database.url`.")
-    stream_prefix: Name = Field(default="noetl.events", description="First part of every subject or channel name.")
+    stream_prefix: Name = Field(
+        default="noetl",
+        description="First part of every subject; the streams are named after it, `<prefix>_events` and `<prefix>_writes`, with "
+        "dashes for dots.",
+    )
+    credentials_file: Location | None = Field(default=None, description="Credentials file of a NATS user.")
+    replicas: Count = Field(default=1, description="Copies of each stream that NATS keeps.")
+    max_age_hours: Count = Field(
+        default=72, description="Hours for which mirrored events stay in the stream; the ledger keeps them anyway."
+    )
+    require_fsync: bool = Field(
+        default=False,
+        description="Refuse the write path `stream` unless `sync_interval_always` says that NATS syncs every write.",
+    )
+    sync_interval_always: bool = Field(
+        default=False, description="The operator's word that the NATS server runs with `sync_interval: always`."
+    )
 
 
 class Replay(Section):
@@ -59,15 +75,22 @@ class EventStore(Section):
 
     canonical_backend: Literal["postgres"] = Field(default="postgres", description="Store of the append-only ledger.")
     distribution_backend: Annotated[
-        Literal["none", "postgres"],
-        Planned("nats-jetstream", "kafka", "google-pubsub", "azure-event-hubs", "aws-kinesis", "aws-msk"),
+        Literal["none", "postgres", "nats-jetstream"],
+        Planned("kafka", "google-pubsub", "azure-event-hubs", "aws-kinesis", "aws-msk"),
     ] = Field(
-        default="postgres", description="How readers learn of new events: notification by PostgreSQL, or polling alone."
+        default="postgres",
+        description="How readers learn of new events: notification by PostgreSQL, besides a mirror in NATS JetStream, or "
+        "polling alone.",
     )
-    write_path: Annotated[Literal["ledger"], Planned("shadow", "stream")] = Field(
-        default="ledger", description="Which write makes an event durable."
+    write_path: Literal["ledger", "shadow", "stream"] = Field(
+        default="ledger",
+        description="Which write makes an event durable: its row in the ledger, the same with a materializer that proves "
+        "it would write it too, or the acknowledgement of the stream.",
     )
     connection: StreamConnection = StreamConnection()
+    lease_seconds: Count = Field(
+        default=15, description="Seconds after which the shards of a silent relay or materializer go to others."
+    )
     replay: Replay = Replay()
     idempotency_ttl_days: Count = Field(default=30, description="Days an idempotency key is remembered.")
     partitions_ahead_months: Count = Field(default=3, description="Months for which partitions are made in advance.")
@@ -130,9 +153,27 @@ class Cache(Section):
     tier_15_grace_seconds: Amount = Field(
         default=30, description="How long shared memory outlives the lease it was made for."
     )
-    tier_2_disk_gb: Amount = Field(default=10, description="Tier 2, local disk per node, in GiB; 0 turns it off.")
+    tier_15_carrier: Literal["posix", "memfd"] = Field(
+        default="posix",
+        description="Tier 1.5 as POSIX shared memory, or as anonymous memory that `noetl node-broker` hands out; where "
+        "there is no anonymous memory, `memfd` is `posix`.",
+    )
+    tier_15_directory: Location | None = Field(
+        default=None,
+        description="Where the node's shared memory is; null is `/dev/shm`, or without it the system's temporary files.",
+    )
+    tier_15_broker: Location | None = Field(
+        default=None, description="Socket of the node broker; null is `node-broker.sock` in `runtime.home`."
+    )
+    verify_ipc: bool = Field(
+        default=False, description="Whether bytes in memory are proven by their digest at every read, also on the node."
+    )
+    tier_2_disk_gb: Amount = Field(
+        default=10,
+        description="Tier 2, local disk per node, in GiB; 0 turns it off. Only remote stores without encryption use it.",
+    )
     tier_2_disk_path: Location | None = Field(
-        default=None, description="Directory of Tier 2; null is `cache` in `runtime.home`."
+        default=None, description="Directory of Tier 2, and of Python environments; null is `cache` in `runtime.home`."
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter as Bag
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Literal, get_args
@@ -17,11 +18,18 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from noetl.catalog.job_states import JobLife, serving_lives
 from noetl.errors import NoetlError
 from noetl.ledger.database import Database
 from noetl.ledger.transition import Transition
 from noetl.model.catalogue import ENDING
 from noetl.model.event import Draft
+from noetl.runtime.alert_metrics import OPEN, AlertMetrics
+from noetl.runtime.fabric_metrics import FabricMetrics
+from noetl.runtime.projector_metrics import ProjectionMetrics, projection_lags
+from noetl.runtime.relay_metrics import RelayMetrics
+from noetl.runtime.schedules_metrics import STANDING, ScheduleMetrics
+from noetl.runtime.write_path_metrics import WritePathMetrics, read_waiting
 
 StageKind = Literal["loop", "fanout", "reduce"]
 Direction = Literal["read", "written"]
@@ -30,6 +38,7 @@ EndStatus = Literal["COMPLETED", "FAILED", "CANCELLED"]
 TIERS = ("memory", "ipc", "disk", "object")
 POOLS = ("readers", "workers")
 BACKLOG_SECONDS = 1.0
+STATES_SECONDS = 15.0
 WINDOW_SECONDS = 300.0
 _WINDOW_FRAMES = 5_000
 _HTTP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
@@ -67,6 +76,7 @@ class Metrics:
         self._database = database
         self._clock = clock
         self._read_at = -math.inf
+        self._states_at = -math.inf
         self._reading = asyncio.Lock()
         self._frames: deque[tuple[float, float]] = deque(maxlen=_WINDOW_FRAMES)
         self._leased: dict[int | None, float] = {}
@@ -95,6 +105,10 @@ class Metrics:
             registry=registry,
         )  # fmt: skip
         self._command_backlog = Gauge("noetl_command_backlog", "Commands that wait for a worker.", registry=registry)
+        self._jobs = Gauge(
+            "noetl_jobs", "Jobs of DAGs that serve, by what starts them and by the state of their life.",
+            ["started_by", "state"], registry=registry,
+        )  # fmt: skip
         self._read_failed = Counter(
             "noetl_backlog_read_failures", "Times the backlog could not be read from the database.", registry=registry
         )
@@ -119,6 +133,15 @@ class Metrics:
             self._backlog.labels(kind)
         for pool in POOLS:
             self._depth.labels(pool)
+        FabricMetrics(registry)
+        self._alerts = AlertMetrics(registry)
+        self.relay = RelayMetrics(registry)
+        """What the relay of this process counts."""
+        self._projections = ProjectionMetrics(registry)
+        self.write_path = WritePathMetrics(registry)
+        """What the write path of this process counts."""
+        self.schedules = ScheduleMetrics(registry)
+        """What schedulers of this process count."""
         self._republished = _Republished()
         registry.register(self._republished)
 
@@ -144,9 +167,11 @@ class Metrics:
             leased = self._leased.pop(draft.frame_id, None)
             if leased is not None:
                 self.frame_ended(self._clock() - leased)
+        elif kind.startswith("delivery."):
+            self._alerts.observe(draft)
         elif kind == "execution.requested":
             self.execution_started()
-        elif kind in ENDING:
+        elif kind in ENDING and draft.stream_id.startswith("execution/"):  # a query has an end, but is no execution
             status: EndStatus = kind.rpartition(".")[2].upper()  # type: ignore[assignment]
             self.execution_ended(status)
 
@@ -214,6 +239,12 @@ class Metrics:
                 async with self._database.transaction(None, "reaper") as connection:
                     rows = await connection.fetch(_BACKLOG)
                     pending = await connection.fetchval(_COMMANDS)
+                    alerts = await connection.fetch(OPEN)
+                    standing = await connection.fetch(STANDING)
+                    waiting = await read_waiting(connection)
+                    if self._clock() - self._states_at >= STATES_SECONDS:
+                        self._show_states(await serving_lives(connection))
+                lags = await projection_lags(self._database)
             except NoetlError:
                 # The other metrics are worth having even then, and this counter says that these are old.
                 self._read_failed.inc()
@@ -223,6 +254,17 @@ class Metrics:
         for kind in get_args(StageKind):
             self._backlog.labels(kind).set(found.get(kind, 0))
         self._command_backlog.set(pending)
+        self._alerts.show_open(alerts)
+        self.schedules.show_standing(standing)
+        self.write_path.show_waiting(waiting)
+        self._projections.show(lags)
+
+    def _show_states(self, lives: Iterable[JobLife]) -> None:
+        self._states_at = self._clock()
+        found = Bag((one.source or "reactive", one.state) for one in lives if one.state is not None)
+        self._jobs.clear()
+        for labels, count in found.items():
+            self._jobs.labels(*labels).set(count)
 
     def _p95(self) -> float:
         since = self._clock() - WINDOW_SECONDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -15,22 +15,27 @@ from noetl.errors import Unsupported
 from noetl.ledger.archive.retention import ensure_partitions
 from noetl.ledger.database import Database
 from noetl.ledger.history import History
-from noetl.ledger.notifier import listening
+from noetl.ledger.notifier import Listener, listening
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.references import PostgresReferences
 from noetl.model.stream import Scope
+from noetl.payloads.chain import durable_of
 from noetl.payloads.connect import Backend, Connection, open_object_store
+from noetl.payloads.consumers import for_consumer
 from noetl.payloads.keys import FileTenantKeys
 from noetl.payloads.port import PayloadStore
 from noetl.project.folds.registry import FoldRegistry
+from noetl.project.holding import Hold
 from noetl.project.postgres import PostgresProjectionStore
 from noetl.project.projector import Projector
 from noetl.project.upcast import Upcasters
+from noetl.project.waking import Listen
 from noetl.replay.replay import Replay
 from noetl.replay.verify import Verifier
 from noetl.runtime import migrate
 from noetl.runtime.embedded import EmbeddedServer
 from noetl.runtime.extensions import load_folds, load_upcasters
+from noetl.runtime.fabric import with_tiers
 from noetl.runtime.node_number import Ids
 from noetl.runtime.settings import Settings
 
@@ -56,16 +61,18 @@ class Runtime:
     replay: Replay
     verifier: Verifier
 
-    def projector(self) -> Projector:
-        """Make a projector for the shards the settings give this process, which also takes snapshots when due."""
-        shard = self.settings.runtime.shard_id
+    def listen(self) -> AbstractAsyncContextManager[Listener]:
+        """Open a listener that hears from PostgreSQL which shards grew."""
+        return listening(self.database, "projector", POLL_SECONDS)
+
+    def projector(self, hold: Hold | None = None, listen: Listen | None = None) -> Projector:
+        """Make a projector of all shards, or of those that a hold has, which also takes snapshots when due."""
         return Projector(
             self.ledger,
-            self.projections,
+            self.projections if hold is None else self.projections.held_by(hold),
             self.folds,
             self.upcasters,
-            listen=lambda: listening(self.database, "projector", POLL_SECONDS),
-            shards=None if shard is None else [shard],
+            listen=listen or self.listen,
             on_batch=self.replay.keeper.on_batch,
         )
 
@@ -79,14 +86,15 @@ async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
         ledger = PostgresLedger(
             database,
             key_ttl=timedelta(days=settings.event_store.idempotency_ttl_days),
-            listen=settings.event_store.distribution_backend == "postgres",
+            listen=settings.event_store.distribution_backend != "none",
         )
         stack.push_async_callback(ledger.close)
         ids = Ids(database)
         await ids.open()
         stack.push_async_callback(ids.close)
         payloads = open_payloads(settings)
-        history = History(database, ledger, payloads)
+        durable = durable_of(payloads)
+        history = History(database, ledger, durable)
         folds = load_folds(settings.projections.business_objects)
         upcasters = load_upcasters(settings.projections.upcasters)
         projections = PostgresProjectionStore(
@@ -106,14 +114,14 @@ async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
             projections=projections,
             replay=Replay(
                 history,
-                payloads,
+                for_consumer(payloads, "replay"),
                 projections,
                 folds,
                 upcasters,
                 settings.event_store.replay.snapshot_interval_events,
                 database=database,
             ),
-            verifier=Verifier(history, payloads, projections, folds, upcasters, database=database),
+            verifier=Verifier(history, durable, projections, folds, upcasters, database=database),
         )
 
 
@@ -121,7 +129,7 @@ _BACKENDS: dict[str, Backend] = {"azure-blob": "azure", "seaweedfs": "minio"}
 
 
 def open_payloads(settings: Settings) -> PayloadStore:
-    """Open the payload store the settings name; nothing is contacted yet."""
+    """Open the payload store the settings name, with its tiers before it; nothing is contacted yet."""
     chosen, place = settings.payload_store, settings.payload_store.connection
     backend: Backend = _BACKENDS.get(chosen.backend, chosen.backend)  # type: ignore[arg-type]
     connection = Connection(
@@ -135,12 +143,14 @@ def open_payloads(settings: Settings) -> PayloadStore:
         secret_key=_shown(place.secret_key),
         allow_http=place.allow_http,
     )
-    return open_object_store(
+    keys = FileTenantKeys(settings.key_directory) if chosen.encryption_at_rest else None
+    durable = open_object_store(
         connection,
         compress=settings.serialization.compression == "zstd",
-        keys=FileTenantKeys(settings.key_directory) if chosen.encryption_at_rest else None,
+        keys=keys,
         grace=timedelta(hours=chosen.gc.grace_hours),
     )
+    return durable if backend == "memory" else with_tiers(settings, durable, keys)
 
 
 def _shown(secret: Secret[str] | None) -> str | None:

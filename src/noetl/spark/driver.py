@@ -20,9 +20,13 @@ from typing import Any, Final
 from noetl.spark import logs
 from noetl.spark.frames import Errands
 from noetl.spark.jvm import die_with_parent
+from noetl.spark.lake import Lake
 from noetl.spark.modes import Mode, open_mode
+from noetl.spark.programs import PROGRAMS
 from noetl.spark.protocol import (
     PREFIX,
+    Answer,
+    AskToStop,
     Broken,
     FromDriver,
     Interrupt,
@@ -32,7 +36,9 @@ from noetl.spark.protocol import (
     Ready,
     Run,
     RunFrames,
+    RunProgram,
     RunQuery,
+    RunSelect,
     ToDriver,
     UseCode,
     encode,
@@ -118,7 +124,9 @@ def _serve(channel: Channel, mode: Mode, opened: Open) -> None:
     threading.Thread(target=_repeat_interrupts, args=(mode,), name="interrupts", daemon=True).start()
     spark_log = logs.SparkLog(Path(opened.scratch, "spark.log"))
     runs = Runs(mode, opened.options, spark_log, channel.send)
-    errands = Errands(mode, spark_log, channel.send)
+    own = opened.options
+    lake = Lake(root=own.lake_root, options=own.lake_options, native=own.lake_native)
+    errands = Errands(mode, lake, spark_log, channel.send)
     while True:
         message = channel.messages.get()
         if isinstance(message, UseCode):
@@ -128,10 +136,14 @@ def _serve(channel: Channel, mode: Mode, opened: Open) -> None:
             runs.start(message)
         elif isinstance(message, MakeUnique):
             runs.start_unique(message)
-        elif isinstance(message, RunFrames | RunQuery):
+        elif isinstance(message, RunFrames | RunQuery | RunSelect | RunProgram):
             errands.start(message)
+        elif isinstance(message, Answer):
+            PROGRAMS.take(message)
         elif isinstance(message, InterruptLeft):
             mode.interrupt_left(message.application_id, message.job_tag)
+        elif isinstance(message, AskToStop):
+            ONGOING.ask_to_stop(message.job_tag)
         elif isinstance(message, Interrupt):
             ONGOING.interrupt(message.job_tag)
         else:

@@ -6,22 +6,27 @@ A driver that dies gives every open work a result that may be tried again; nothi
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from noetl.errors import Unavailable
+from noetl.errors import NoetlError, Unavailable
 from noetl.model.dataset import Manifest
 from noetl.model.task import PartitionWrite
 from noetl.spark.options import SparkOptions
 from noetl.spark.protocol import (
     PREFIX,
+    Answer,
+    AnyErrand,
+    Asks,
+    AskToStop,
     Broken,
     Done,
     FromDriver,
@@ -31,8 +36,6 @@ from noetl.spark.protocol import (
     Open,
     Ready,
     Run,
-    RunFrames,
-    RunQuery,
     Stop,
     ToDriver,
     UseCode,
@@ -43,6 +46,8 @@ from noetl.spark.protocol import (
 )
 from noetl.spark.scratch import claimed, new_scratch
 
+_log = logging.getLogger(__name__)
+
 LOST: Final = "driver_lost"
 """The kind of error of works whose driver died under them."""
 _STOP_SECONDS: Final = 15.0
@@ -50,6 +55,9 @@ _INTERRUPT_SECONDS: Final = 20.0
 """An interrupted work that has not ended by then takes its driver with it: its code does not listen."""
 
 _Key = tuple[str, int]
+
+Answering = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+"""What answers the questions of a program; a NoetlError is told to the program as a refusal."""
 
 
 class DriverProcess:
@@ -64,6 +72,8 @@ class DriverProcess:
         self._dead = False
         self._closing = False
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
+        self._answering: dict[str, Answering] = {}
+        self._answers: set[asyncio.Task[None]] = set()
         self._life = asyncio.create_task(self._live(), name="spark driver")
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -115,22 +125,32 @@ class DriverProcess:
         self._send(MakeUnique(work=work, write=write, landed=landed, organization=organization))
         return await result
 
-    async def do(self, errand: RunFrames | RunQuery) -> WorkResult:
-        """Do one errand of a playbook; it is interrupted when the caller stops."""
+    async def do(self, errand: AnyErrand, answer: Answering | None = None) -> WorkResult:
+        """Do one errand, answering what it asks; it is interrupted when the caller stops."""
         await self.ready()
         result = self._expect_of(errand.id, errand.attempt)
+        if answer is not None:
+            self._answering[errand.tag] = answer
         self._send(errand)
         try:
             return await result
         except asyncio.CancelledError:
             self.interrupt(errand.tag)
             raise
+        finally:
+            self._answering.pop(errand.tag, None)
 
     def interrupt(self, tag: str) -> None:
-        """Stop a work; a driver whose work does not stop in time is killed."""
+        """Stop a work; a driver whose work does not stop in time is killed. One that has ended needs no more stopping."""
+        if not any(tag == f"noetl-{name}-{attempt}" for name, attempt in self._results):
+            return
         self._send(Interrupt(tag))
         if tag not in self._deadlines and not self._dead:
             self._deadlines[tag] = asyncio.get_running_loop().call_later(_INTERRUPT_SECONDS, self.kill)
+
+    def ask_to_stop(self, tag: str) -> None:
+        """Let a work know that it should end soon by itself."""
+        self._send(AskToStop(tag))
 
     def interrupt_left(self, application_id: str, tag: str) -> None:
         """Stop what a driver that is gone left running on a Spark Connect server."""
@@ -224,8 +244,26 @@ class DriverProcess:
             waiting = self._results.pop((result.task_id, result.attempt), None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(result)
+        elif isinstance(message, Asks):
+            answering = asyncio.create_task(self._answer(message), name=f"answer {message.job_tag}")
+            self._answers.add(answering)
+            answering.add_done_callback(self._answers.discard)
         elif isinstance(message, Broken):
             raise _BrokenDriver(message.message)
+
+    async def _answer(self, asked: Asks) -> None:
+        answer = self._answering.get(asked.job_tag)
+        if answer is None:
+            self._send(Answer(job_tag=asked.job_tag, number=asked.number, refusal="nobody answers this program"))
+            return
+        try:
+            said = Answer(job_tag=asked.job_tag, number=asked.number, answer=await answer(asked.question))
+        except NoetlError as problem:
+            said = Answer(job_tag=asked.job_tag, number=asked.number, refusal=f"{problem.code}: {problem.message}")
+        except Exception as problem:  # the program must not wait for ever, whatever went wrong here
+            _log.exception("a question of %s could not be answered", asked.job_tag)
+            said = Answer(job_tag=asked.job_tag, number=asked.number, refusal=f"{type(problem).__name__}: {problem}")
+        self._send(said)
 
     async def _ended(self, scratch: Path, why: str) -> None:
         for tag in list(self._deadlines):
@@ -279,13 +317,17 @@ class Driver:
         """Run works of one job; each gets exactly one result, as soon as it has ended."""
         return self._process.run(works, self._organization)
 
-    async def do(self, errand: RunFrames | RunQuery) -> WorkResult:
-        """Do one errand of a playbook and return its result."""
-        return await self._process.do(errand)
+    async def do(self, errand: AnyErrand, answer: Answering | None = None) -> WorkResult:
+        """Do one errand, answering what it asks, and return its result."""
+        return await self._process.do(errand, answer)
 
     async def interrupt(self, job_tag: str) -> None:
         """Stop what runs under a tag, at once; its result then says so."""
         self._process.interrupt(job_tag)
+
+    async def ask_to_stop(self, job_tag: str) -> None:
+        """Let what runs under a tag know that it should end soon by itself."""
+        self._process.ask_to_stop(job_tag)
 
     async def interrupt_left(self, application_id: str, job_tag: str) -> None:
         """Stop what a driver that is gone left running on a Spark Connect server."""

@@ -1,7 +1,8 @@
 """The Spark drivers of one worker: few processes, each for one bundle's Python and, when isolated, one organization.
 
 A driver is started on request or in advance; a spare one takes whatever comes first. Beyond the limit the one that has
-been idle longest makes room. A dead one is replaced by the next request.
+been idle longest makes room, and one that everybody who used it wants to be let go after a while is. A dead one is
+replaced by the next request.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
+import math
 import os
 import shutil
 import tempfile
@@ -38,6 +40,8 @@ class _Place:
         self.bound: asyncio.Task[None] | None = None
         self.holders = 0
         self.used = 0
+        self.idle_seconds = 0.0
+        """How long it is kept without holders: the longest that any of them asked for."""
 
 
 class Drivers:
@@ -50,6 +54,7 @@ class Drivers:
         self._places: list[_Place] = []
         self._freed = asyncio.Event()
         self._requests = itertools.count(1)
+        self._leaving: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def warm(self) -> None:
@@ -58,9 +63,15 @@ class Drivers:
             self._places.append(_Place(DriverProcess(self._options)))
 
     @asynccontextmanager
-    async def for_(self, code_digest: str, bundle: bytes, organization: str) -> AsyncIterator[Driver]:
-        """Hold a driver that serves this Python for this organization; waits for a start, or for one to be idle."""
+    async def for_(
+        self, code_digest: str, bundle: bytes, organization: str, *, idle_seconds: float | None = None
+    ) -> AsyncIterator[Driver]:
+        """Hold a driver that serves this Python for this organization; waits for a start, or for one to be idle.
+
+        `idle_seconds` lets it go when nobody wanted it for so long; None keeps it as long as there is room.
+        """
         place = await self._hold((code_digest, organization if self._isolate else ""))
+        place.idle_seconds = max(place.idle_seconds, math.inf if idle_seconds is None else idle_seconds)
         try:
             place.bound = place.bound or asyncio.create_task(self._bind(place, code_digest, bundle))
             await asyncio.shield(place.bound)
@@ -69,6 +80,16 @@ class Drivers:
         finally:
             place.holders -= 1
             self._freed.set()
+            if not place.holders and not math.isinf(place.idle_seconds):
+                asyncio.get_running_loop().call_later(place.idle_seconds, self._let_go, place, place.used)
+
+    def _let_go(self, place: _Place, used: int) -> None:
+        """End a driver that nobody wanted since."""
+        if place in self._places and not place.holders and place.used == used:
+            self._places.remove(place)
+            leaving = asyncio.create_task(place.process.close())
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
 
     async def interrupt_left(self, application_id: str, job_tag: str, organization: str) -> None:
         """Stop what a driver of a worker that is gone left running; only a Spark Connect server has such things."""
@@ -81,7 +102,7 @@ class Drivers:
         self._closed = True
         self._freed.set()
         places, self._places = self._places, []
-        await asyncio.gather(*(place.process.close() for place in places))
+        await asyncio.gather(*self._leaving, *(place.process.close() for place in places))
         if any(place.key is not None for place in places):
             await asyncio.to_thread(archive.begin, self._options)
 

@@ -1,4 +1,4 @@
-"""Errands of playbooks in the driver: frames worked off in lanes, and queries over frames' results, as Spark jobs.
+"""Errands in the driver: frames worked off in lanes, queries over frames' results, queries over datasets, and programs.
 
 Each runs in a thread and a session of its own under its tag, and has exactly one result.
 """
@@ -18,9 +18,12 @@ import msgspec
 from noetl.errors import NoetlError
 from noetl.spark.frames_lane import LaneWork, lane
 from noetl.spark.frames_query import answered
+from noetl.spark.lake import Lake
 from noetl.spark.logs import SparkLog, masked
 from noetl.spark.modes import Mode
-from noetl.spark.protocol import Done, FromDriver, RunFrames, RunQuery, WorkResult
+from noetl.spark.programs import PROGRAMS
+from noetl.spark.protocol import AnyErrand, Done, FromDriver, RunProgram, RunQuery, RunSelect, WorkResult
+from noetl.spark.selecting import SETTINGS, selected
 from noetl.spark.working import ONGOING, Interrupted, working
 
 if TYPE_CHECKING:
@@ -32,20 +35,24 @@ LANE_ROWS: Final = "lane int, frame_index long, reference string, ending string"
 class Errands:
     """Starts errands and sends their results."""
 
-    def __init__(self, mode: Mode, spark_log: SparkLog, send: Callable[[FromDriver], None]) -> None:
+    def __init__(self, mode: Mode, lake: Lake, spark_log: SparkLog, send: Callable[[FromDriver], None]) -> None:
         self._mode = mode
+        self._lake = lake
         self._log = spark_log
         self._send = send
 
-    def start(self, errand: RunFrames | RunQuery) -> None:
+    def start(self, errand: AnyErrand) -> None:
         """Do an errand in the background."""
         ONGOING.begin(errand.tag, errand.organization)
         threading.Thread(target=self._run, args=(errand,), name=errand.tag, daemon=True).start()
 
-    def _run(self, errand: RunFrames | RunQuery) -> None:
+    def _run(self, errand: AnyErrand) -> None:
         since = self._log.position()
         try:
-            session = self._mode.session({}, errand.id, errand.tag)
+            settings = SETTINGS if isinstance(errand, RunSelect) else {}
+            if isinstance(errand, RunProgram):
+                settings = errand.settings
+            session = self._mode.session(settings, errand.id, errand.tag)
             try:
                 with working(session, [errand.tag]):
                     metrics = self._done(session, errand)
@@ -61,9 +68,13 @@ class Errands:
         ONGOING.end(errand.tag)
         self._send(Done(msgspec.structs.replace(result, error=error, log=masked(said, secrets))))
 
-    def _done(self, session: SparkSession, errand: RunFrames | RunQuery) -> dict[str, Any]:
+    def _done(self, session: SparkSession, errand: AnyErrand) -> dict[str, Any]:
         if isinstance(errand, RunQuery):
             return answered(session, errand)
+        if isinstance(errand, RunSelect):
+            return selected(session, errand, self._lake)
+        if isinstance(errand, RunProgram):
+            return PROGRAMS.run(session, errand, self._lake, self._send)
         work = LaneWork(
             reach=errand.reach,
             grant=errand.grant,
@@ -78,7 +89,7 @@ class Errands:
         }
 
 
-def _failed(errand: RunFrames | RunQuery, problem: BaseException) -> WorkResult:
+def _failed(errand: AnyErrand, problem: BaseException) -> WorkResult:
     stopped = isinstance(problem, Interrupted) or ONGOING.is_interrupted(errand.tag)
     if isinstance(problem, NoetlError):
         message, kind, retryable = problem.message, problem.code, problem.disposition == "transient"
@@ -100,5 +111,5 @@ def _texts(reach: dict[str, Any]) -> Iterator[str]:
     """Yield the secret texts of what executors are told, so that no log repeats one."""
     url = reach.get("database_url") or ""
     store = reach.get("settings", {}).get("payload_store", {}).get("connection", {})
-    found = (url, urlsplit(url).password, reach.get("token"), store.get("secret_key"))
+    found = (url, urlsplit(url).password, reach.get("token"), store.get("secret_key"), reach.get("payloads_url"))
     yield from filter(None, found)

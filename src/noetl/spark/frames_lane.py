@@ -5,7 +5,7 @@ Light to import: what works at frames is loaded by the Python worker that runs a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib import import_module
@@ -45,8 +45,8 @@ class Reach(Protocol):
         """Return index and result of the frames a worker has committed, where the ledger itself can be asked."""
         ...
 
-    def payloads(self) -> Callable[[list[PayloadRef]], AsyncIterator[bytes]]:
-        """Return what fetches payloads in the order asked for."""
+    def payloads(self) -> Callable[[PayloadRef], Awaitable[memoryview]]:
+        """Return what gives the bytes of a payload, where they lie if this node has them in memory."""
         ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +15,7 @@ from noetl.execute.services import LanesEnd
 from noetl.execute.tools.spark import Table
 from noetl.model.stream import Scope
 from noetl.spark.drivers import Drivers
-from noetl.spark.protocol import Rows, RunFrames, RunQuery, WorkResult
+from noetl.spark.protocol import Rows, RunFrames, RunQuery
 
 _REFUSED: Final = "input_invalid"
 
@@ -29,7 +29,7 @@ class FramePool:
         self._make = make
         self._drivers: Drivers | None = None
 
-    async def work(self, grant: CommandGrant, worker: str) -> LanesEnd:
+    async def work(self, grant: CommandGrant, worker: str, started: Callable[[str, str], Awaitable[None]]) -> LanesEnd:
         """Work off the frames of a command in lanes; when cancelled, the Spark job is interrupted by its tag."""
         assert grant.loop is not None
         errand = RunFrames(
@@ -41,7 +41,12 @@ class FramePool:
             grant=msgspec.msgpack.encode(grant),
             worker=worker,
         )
-        result = await self._done(errand)
+        drivers = self._opened()
+        if grant.left is not None:
+            await drivers.interrupt_left(*grant.left, self._owner)
+        async with drivers.for_("", b"", self._owner) as driver:
+            await started(driver.application_id, errand.tag)
+            result = await driver.do(errand)
         if result.status != "ok":
             raise Unavailable(f"step {grant.step}: the Spark job of its frames ended: {result.error}")
         return _together(grant.step, result.metrics["endings"])
@@ -61,7 +66,8 @@ class FramePool:
             values=values,
             most=most,
         )
-        result = await self._done(errand)
+        async with self._opened().for_("", b"", self._owner) as driver:
+            result = await driver.do(errand)
         if result.status == "ok":
             table: bytes = result.metrics["table"]
             return table
@@ -73,11 +79,10 @@ class FramePool:
         if self._drivers is not None:
             await self._drivers.close()
 
-    async def _done(self, errand: RunFrames | RunQuery) -> WorkResult:
+    def _opened(self) -> Drivers:
         if self._drivers is None:
             self._drivers = self._make()
-        async with self._drivers.for_("", b"", self._owner) as driver:
-            return await driver.do(errand)
+        return self._drivers
 
 
 def _together(step: str, endings: list[dict[str, Any]]) -> LanesEnd:

@@ -80,28 +80,35 @@ def _typed(texts: DataFrame) -> DataFrame:
 
 
 def read_frames(reach: dict[str, Any], batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """Fetch the payloads of frames inside an executor and give their rows as text."""
-    import pyarrow as pa
-
+    """Read the payloads of frames inside an executor, one after the other, and give their rows as text."""
     from noetl.model.payload_ref import PayloadRef
     from noetl.payloads.codec import decode_table
 
     refs = [msgspec.json.decode(ref, type=PayloadRef) for batch in batches for ref in batch.column(0).to_pylist()]
-    fetch = opened(reach).payloads()
+    view = opened(reach).payloads()
 
-    async def fetched() -> list[bytes]:
-        return [data async for data in fetch(refs)]
+    async def viewed(ref: PayloadRef) -> memoryview:
+        return await view(ref)
 
-    for data in asyncio.run(fetched()):
-        table = decode_table(data)
-        values = table.column("data").to_pylist()
-        if (table.schema.field("data").metadata or {}).get(b"noetl.form") != b"json":
-            values = [None if value is None else json.dumps(value) for value in values]
-        kept = [(index, text) for index, text in zip(table.column("index").to_pylist(), values, strict=True) if text]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([index for index, _ in kept], pa.int64()), pa.array([text for _, text in kept], pa.string())],
-            names=["_index", "data"],
-        )
+    with asyncio.Runner() as runner:
+        for ref in refs:
+            yield from rows_as_text(decode_table(runner.run(viewed(ref)))).to_batches()
+
+
+def rows_as_text(table: pyarrow.Table) -> pyarrow.Table:
+    """Return the rows of a frame as (_index, data), their results as JSON text; what came to nothing is left out."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    data = table.column("data")
+    if (table.schema.field("data").metadata or {}).get(b"noetl.form") != b"json":
+        if pa.types.is_integer(data.type) or pa.types.is_boolean(data.type):
+            data = data.cast(pa.string())
+        else:
+            texts = [None if value is None else json.dumps(value) for value in data.to_pylist()]
+            data = pa.chunked_array([pa.array(texts, pa.string())])
+    texts_of = pa.table({"_index": table.column("index"), "data": data})
+    return texts_of.filter(pc.is_valid(data))
 
 
 def _encoded(table: Any) -> bytes:

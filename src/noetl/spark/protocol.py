@@ -10,7 +10,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from noetl.model.dataset import Manifest
+from noetl.model.dataset import Field, FileEntry, Manifest
+from noetl.model.lineage import Lineage
 from noetl.model.task import CheckResult, PartitionWrite, TaskGrant
 from noetl.spark.options import SparkOptions
 
@@ -40,6 +41,7 @@ class WorkResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     checks: tuple[CheckResult, ...] = ()
     operator_state: dict[str, Any] | None = None
     metrics: dict[str, Any] = {}
+    lineage: dict[int, Lineage] = {}
     error: str | None = None
     error_kind: str | None = None
     retryable: bool = True
@@ -124,8 +126,56 @@ class RunQuery(Errand, frozen=True, tag=True, kw_only=True):
     """Rows it may come to."""
 
 
+class Relation(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of a dataset that a query reads as a table: those of exactly these files."""
+
+    name: str
+    columns: tuple[Field, ...]
+    files: tuple[FileEntry, ...]
+
+
+class RunSelect(Errand, frozen=True, tag=True, kw_only=True):
+    """Run a checked SELECT over files of datasets and give back its rows; answered like an errand."""
+
+    relations: tuple[Relation, ...]
+    sql: str
+
+
+class RunProgram(Errand, frozen=True, tag=True, kw_only=True):
+    """Run a program of ours that may ask its worker things while it runs, since it knows no database; see `programs`."""
+
+    program: str
+    """`module:function` under `noetl.spark`."""
+    arguments: dict[str, Any] = {}
+    settings: dict[str, str] = {}
+    """Spark settings of its session."""
+
+
+class Asks(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A program asks its worker something, or tells it how far it has come, and waits for `Answer`."""
+
+    job_tag: str
+    number: int
+    question: dict[str, Any]
+
+
+class Answer(msgspec.Struct, frozen=True, tag=True, kw_only=True, omit_defaults=True):
+    """What the worker says to a question of a program, or why it refuses."""
+
+    job_tag: str
+    number: int
+    answer: dict[str, Any] = {}
+    refusal: str | None = None
+
+
 class Interrupt(msgspec.Struct, frozen=True, tag=True):
     """Stop all Spark jobs with this tag."""
+
+    job_tag: str
+
+
+class AskToStop(msgspec.Struct, frozen=True, tag=True):
+    """Let the function of this tag know that it should end soon by itself."""
 
     job_tag: str
 
@@ -163,8 +213,23 @@ class Broken(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-ToDriver = Open | UseCode | Run | MakeUnique | RunFrames | RunQuery | Interrupt | InterruptLeft | Stop
-FromDriver = Ready | Done | Broken
+ToDriver = (
+    Open
+    | UseCode
+    | Run
+    | MakeUnique
+    | RunFrames
+    | RunQuery
+    | RunSelect
+    | RunProgram
+    | Answer
+    | Interrupt
+    | AskToStop
+    | InterruptLeft
+    | Stop
+)
+FromDriver = Ready | Done | Asks | Broken
+AnyErrand = RunFrames | RunQuery | RunSelect | RunProgram
 
 PREFIX: Final = struct.Struct("!I")
 """The length of a message stands before it."""

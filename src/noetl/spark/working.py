@@ -38,6 +38,7 @@ class OngoingWork:
         self.log = BoundedLog()
         self.markers: list[str] = []
         self.interrupted_at: float | None = None
+        self.asked = False
 
     @property
     def is_interrupted(self) -> bool:
@@ -73,6 +74,17 @@ class Ongoing:
                 work.interrupted_at = time.monotonic()
                 self._news.set()
             return work is not None
+
+    def ask_to_stop(self, tag: str) -> None:
+        """Note that a work should end soon by itself."""
+        with self._lock:
+            if tag in self._works:
+                self._works[tag].asked = True
+
+    def is_asked(self, tag: str) -> bool:
+        """Whether a work should end soon, or at once."""
+        work = self._works.get(tag)
+        return work is not None and (work.asked or work.is_interrupted)
 
     def wait_for_interrupt(self, again: float) -> None:
         """Wait until a work is interrupted, or a while if some are already and have not ended."""
@@ -151,6 +163,11 @@ def working(session: SparkSession, tags: Sequence[str]) -> Iterator[None]:
 def interrupted(tag: str) -> bool:
     """Whether the work of a tag was told to stop: its failure is then no failure."""
     return ONGOING.is_interrupted(tag)
+
+
+def stop_asked(tag: str) -> bool:
+    """Whether the work of a tag should end soon, with what it has; where nobody works for it, it need not."""
+    return ONGOING.is_asked(tag)
 
 
 def is_connect(session: Any) -> bool:

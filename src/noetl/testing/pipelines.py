@@ -34,6 +34,7 @@ from noetl.pipelines.attempts import OnTask
 from noetl.pipelines.by_operator import ByOperator
 from noetl.pipelines.in_process import InProcess, Operator, OperatorFailed, Produced
 from noetl.pipelines.lake_files import LakeFiles
+from noetl.pipelines.operators.webhook import WebhookOperator
 from noetl.pipelines.pipelines import Cutover, Pipelines
 from noetl.pipelines.runner import Run, Runner
 from noetl.pipelines.spark_runner import OnSpark
@@ -55,8 +56,8 @@ EVERY_SECONDS = 0.1
 """How often outbox and reaper look."""
 
 Row = dict[str, Any]
-Given = Callable[[Work], list[Row]]
-"""What a source gives for one attempt; it may raise OperatorFailed."""
+Given = Callable[[Work], list[Row] | Produced]
+"""What a source gives for one attempt, with a state if it keeps one; it may raise OperatorFailed."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +130,8 @@ class Made:
         give = self.given.get(grant.job)
         if give is None:
             raise OperatorFailed(f"the test gives nothing for job {grant.job}", retryable=False)
-        return Produced(tables={0: pa.Table.from_pylist(give(work))})
+        made = give(work)
+        return made if isinstance(made, Produced) else Produced(tables={0: pa.Table.from_pylist(made)})
 
 
 def _queried(query: str, tables: dict[str, pa.Table]) -> pa.Table:
@@ -290,7 +292,9 @@ class _NoSpark:
 class SparkDrivers(Protocol):
     """What hands out Spark drivers, in this event loop or another, and where their lake is."""
 
-    def for_(self, code_digest: str, bundle: bytes, organization: str) -> AbstractAsyncContextManager[Any]:
+    def for_(
+        self, code_digest: str, bundle: bytes, organization: str, *, idle_seconds: float | None = None
+    ) -> AbstractAsyncContextManager[Any]:
         """Hold a driver."""
         ...
 
@@ -326,7 +330,8 @@ async def working(
     on_task: OnTask = lambda grant, status, error: None,
 ) -> AsyncIterator[TestedPipelines]:
     """Let a worker do the tasks of these pipelines for the time of the block."""
-    here: dict[str, Operator] = {"made": tested.made}
+    webhook = WebhookOperator(tested.scope, tested.runtime.payloads)
+    here: dict[str, Operator] = {"made": tested.made, "webhook": webhook}
     on_spark = _NoSpark() if spark is None else OnSpark(tested.scope, cast("Drivers", spark))
     async with tested.worker(ByOperator(here, InProcess(here, TableWriter(tested.lake)), on_spark), on_task):
         yield tested

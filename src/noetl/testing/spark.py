@@ -1,10 +1,12 @@
-"""Spark for tests: one set of drivers per test process, started once, used from any test's event loop."""
+"""Spark for tests: one set of drivers and one cluster per test process, started once, used from any test's event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 import zipfile
@@ -20,10 +22,14 @@ from noetl.model.task import PartitionWrite
 from noetl.spark import archive
 from noetl.spark.driver_process import Driver
 from noetl.spark.drivers import Drivers
+from noetl.spark.java import find_java
 from noetl.spark.options import SparkOptions
-from noetl.spark.protocol import RunFrames, RunQuery, Work, WorkResult
+from noetl.spark.protocol import AnyErrand, Work, WorkResult
+from noetl.testing.spark_cluster import running_cluster
 
 T = TypeVar("T")
+
+_MAKE_ARCHIVE = "import pathlib, sys; from noetl.spark.archive import make; make(pathlib.Path(sys.argv[1]))"
 
 
 class SharedDriver:
@@ -43,13 +49,17 @@ class SharedDriver:
         finally:
             await self._shared.there(_closed(results))
 
-    async def do(self, errand: RunFrames | RunQuery) -> WorkResult:
+    async def do(self, errand: AnyErrand) -> WorkResult:
         """Do an errand of a playbook; it is interrupted when the caller stops."""
         return await self._shared.there(self._driver.do(errand))
 
     async def interrupt(self, job_tag: str) -> None:
         """Stop a work."""
         await self._shared.there(self._driver.interrupt(job_tag))
+
+    async def ask_to_stop(self, job_tag: str) -> None:
+        """Let a work know that it should end."""
+        await self._shared.there(self._driver.ask_to_stop(job_tag))
 
     async def interrupt_left(self, application_id: str, job_tag: str) -> None:
         """Stop what another driver left on a server."""
@@ -76,8 +86,10 @@ class SharedDrivers:
         self._loop.call_soon_threadsafe(self._drivers.warm)
 
     @asynccontextmanager
-    async def for_(self, code_digest: str, bundle: bytes, organization: str) -> AsyncIterator[SharedDriver]:
-        """Hold a driver."""
+    async def for_(
+        self, code_digest: str, bundle: bytes, organization: str, *, idle_seconds: float | None = None
+    ) -> AsyncIterator[SharedDriver]:
+        """Hold a driver; it is kept for the next test, whatever is asked."""
         held = self._drivers.for_(code_digest, bundle, organization)
         driver = await self.there(_entered(held))
         try:
@@ -130,22 +142,32 @@ def bundle_of(**modules: str) -> bytes:
 
 
 @pytest.fixture(scope="session")
-def spark_options(tmp_path_factory: pytest.TempPathFactory) -> SparkOptions:
-    """Two cores on this machine, few shuffle partitions, a lake of its own.
+def spark_cache() -> Path:
+    """The directory of the class-data archive, which all test processes of a user share; the first makes it now.
 
-    All test processes of a user share the class-data archive; the first begins to make it in the background.
+    It is waited for, and at no low priority, since in the background it would be ready only when the tests are nearly
+    through. A second process does not wait for the first: it begins without the archive.
     """
+    cache = Path(tempfile.gettempdir(), f"noetl-tests-{os.getuid()}", "spark")
+    cache.mkdir(parents=True, exist_ok=True)
+    java = find_java(cache)
+    if not java.brought and not archive.archive_of(java, cache).exists():
+        subprocess.run([sys.executable, "-c", _MAKE_ARCHIVE, str(cache)], check=False)
+    return cache
+
+
+@pytest.fixture(scope="session")
+def spark_options(tmp_path_factory: pytest.TempPathFactory, spark_cache: Path) -> SparkOptions:
+    """Two cores on this machine, few shuffle partitions, a lake of its own."""
     home = tmp_path_factory.mktemp("spark")
-    options = SparkOptions(
+    return SparkOptions(
         home=str(home),
-        cache=str(Path(tempfile.gettempdir(), f"noetl-tests-{os.getuid()}", "spark")),
+        cache=str(spark_cache),
         master="local[2]",
         memory="1g",
         conf={"spark.sql.shuffle.partitions": "2"},
         lake_root=str(home / "lake"),
     )
-    archive.begin(options)
-    return options
 
 
 @pytest.fixture(scope="session")
@@ -154,3 +176,13 @@ def spark_drivers(spark_options: SparkOptions) -> Iterator[SharedDrivers]:
     drivers = SharedDrivers(spark_options)
     yield drivers
     drivers.close()
+
+
+@pytest.fixture(scope="session")
+def spark_master(spark_options: SparkOptions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a standalone cluster with two workers of one core each.
+
+    One application has both cores, so a module closes its drivers before the next one starts its own.
+    """
+    with running_cluster(tmp_path_factory.mktemp("cluster"), spark_options) as master:
+        yield master

@@ -15,11 +15,10 @@ pytestmark = pytest.mark.service
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Everything of NoETL's own below a folder of the test's own; no archive is made for a next time."""
+def home(tmp_path: Path, spark_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Everything of NoETL's own below a folder of the test's own, but for the archive of Spark's classes."""
     monkeypatch.setenv("NOETL_RUNTIME__HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("NOETL_SPARK__ARCHIVE", "false")
-    monkeypatch.setenv("NOETL_SPARK__CACHE_DIRECTORY", str(tmp_path / "cache"))
+    monkeypatch.setenv("NOETL_SPARK__CACHE_DIRECTORY", str(spark_cache))
     monkeypatch.setenv("NOETL_SPARK__DRIVER_MEMORY", "512m")
     return tmp_path
 

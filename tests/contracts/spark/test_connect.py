@@ -14,7 +14,7 @@ from noetl.spark.options import SparkOptions
 from noetl.testing.spark import SharedDrivers, bundle_of
 from noetl.testing.spark_cluster import running_connect
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(300)]
 
 BUNDLE = bundle_of(scripted_operators=OPERATORS, rules="VALUE = 42")
 SLOW = """

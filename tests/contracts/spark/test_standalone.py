@@ -13,9 +13,8 @@ from tests.unit.spark.driver.meeting import bell, meeting
 from noetl.spark.options import SparkOptions
 from noetl.spark.pack import pack
 from noetl.testing.spark import SharedDrivers, bundle_of
-from noetl.testing.spark_cluster import running_cluster
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(300)]
 
 LARGE = (
     "duckdb",
@@ -33,18 +32,18 @@ LARGE = (
 
 
 @pytest.fixture(scope="module")
-def drivers(scripted_options: SparkOptions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedDrivers]:
-    directory = tmp_path_factory.mktemp("cluster")
-    packed = directory / "environment.tar.gz"
+def drivers(
+    scripted_options: SparkOptions, spark_master: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SharedDrivers]:
+    packed = tmp_path_factory.mktemp("pack") / "environment.tar.gz"
     pack(packed, without=LARGE)
-    with running_cluster(directory, scripted_options) as master:
-        settings = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "2"}
-        options = msgspec.structs.replace(
-            scripted_options, master=master, pack=str(packed), conf=scripted_options.conf | settings
-        )
-        shared = SharedDrivers(options)
-        yield shared
-        shared.close()
+    settings = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "2"}
+    options = msgspec.structs.replace(
+        scripted_options, master=spark_master, pack=str(packed), conf=scripted_options.conf | settings
+    )
+    shared = SharedDrivers(options)
+    yield shared
+    shared.close()
 
 
 async def test_a_job_runs_on_both_workers_with_the_pack_and_the_bundle(drivers: SharedDrivers, work: WorkMaker) -> None:

@@ -98,11 +98,16 @@ class Ground:
         self._processes: list[Process] = []
 
     def process(
-        self, fault: str, *, spark: SparkOptions | None = None, emits: tuple[str, str, str] | None = None
+        self,
+        fault: str,
+        *,
+        spark: SparkOptions | None = None,
+        emits: tuple[str, str, str] | None = None,
+        keeps: bool = False,
     ) -> Process:
         """Start a process that works."""
         home = self.pipelines.runtime.settings.runtime.home
-        given = Given(url=self._url, home=str(home), lake=self._lake, spark=spark, emits=emits)
+        given = Given(url=self._url, home=str(home), lake=self._lake, spark=spark, emits=emits, keeps=keeps)
         process = Process(given, home / "process.log", fault)
         self._processes.append(process)
         return process

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import msgspec
+import pyarrow as pa
 
+from noetl.dispatch.sources.keeper import SourceKeeper
 from noetl.model.task import TaskGrant
-from noetl.pipelines.in_process import OperatorFailed
+from noetl.pipelines.in_process import OperatorFailed, Produced
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import open_runtime
 from noetl.spark.drivers import Drivers
@@ -34,6 +36,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     spark: SparkOptions | None = None
     emits: tuple[str, str, str] | None = None
     """A DAG, a source of it, and the key under which it is asked for."""
+    keeps: bool = False
+    """Whether it keeps sources running."""
 
 
 def tell(grant: TaskGrant, status: str, error: str | None) -> None:
@@ -52,6 +56,12 @@ def fail(work: Work) -> NoReturn:
     raise OperatorFailed("not in this process")
 
 
+def tick(work: Work) -> Produced:
+    """Give one row, numbered by what the turn before remembered."""
+    number = int(work.grant.operator_state.get("next", 1))
+    return Produced(tables={0: pa.table({"tick": [number]})}, state={"next": number + 1})
+
+
 async def drive(given: Given) -> None:
     """Do everything that waits in the database until told to stop."""
     told = asyncio.Event()
@@ -61,7 +71,7 @@ async def drive(given: Given) -> None:
         runtime = await stack.enter_async_context(open_runtime(settings))
         engine = await stack.enter_async_context(open_task_engine(runtime))
         tested = connected(engine, runtime, runtime.scope, Lake(given.lake), Path(given.home, "dag"))
-        tested.made.given["failing"] = fail
+        tested.made.given |= {"failing": fail, "ticks": tick}
         if given.emits is not None:
             dag, job, key = given.emits
             await engine.runs.emit(runtime.scope, dag, job, requested_by="tests", key=key)
@@ -71,6 +81,10 @@ async def drive(given: Given) -> None:
             stack.push_async_callback(drivers.close)
         engine.start()
         await stack.enter_async_context(working(tested, drivers, on_task=tell))
+        if given.keeps:
+            keeper = SourceKeeper(runtime.database, engine, every_seconds=0.05)
+            keeper.start()
+            stack.push_async_callback(keeper.stop)
         say("ready")
         await told.wait()
 

@@ -10,7 +10,7 @@ from tests.faults.pipelines.ground import Ground
 
 from noetl.testing.spark import SharedDrivers
 
-pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.fault, pytest.mark.timeout(300)]
 
 DAG = """
 name: {name}

@@ -12,12 +12,15 @@ from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server
 
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import Child, CommandGrant, FrameGrant, FrameReport
+from noetl.dispatch.locality import Wish
 from noetl.dispatch.port import Dispatch
 from noetl.dispatch.remote import RemoteDispatch
 from noetl.errors import Conflict, LeaseLost, NotFound
 from noetl.ledger.database import Database
 from noetl.model.ids import parse_id
+from noetl.payloads.codec import JSON, encode_json
 from noetl.payloads.memory import MemoryPayloadStore
+from noetl.plan.places import Place
 from noetl.plan.trigger import CommandEnded
 
 CURSOR = """
@@ -82,6 +85,20 @@ async def test_a_claim_waits_for_work(server: Server, dispatch: Dispatch) -> Non
     await started(server, TWO_STEPS, "tests/two")
     (grant,) = await waiting
     assert grant.step == "first"
+
+
+async def test_a_claim_that_stays_near_takes_what_lies_where_it_wishes(
+    server: Server, dispatch: Dispatch, payloads: MemoryPayloadStore
+) -> None:
+    await started(server, TWO_STEPS, "tests/two")
+    first = await claimed(dispatch)
+    ref = await payloads.store(HOME, encode_json({"size": 3, "rest": "x" * 100_000}), JSON)
+    end = msgspec.structs.replace(done(first), ref=ref, near=Place("n9"))
+    assert await dispatch.complete(first, end, worker="n1/1", take_next=False) is None
+    for elsewhere in ("n2", "n9"):
+        assert await dispatch.claim("n2/2", 1, 0.0, Wish(prefer_node=elsewhere, max_distance="node")) == []
+    (second,) = await dispatch.claim("n2/2", 1, 0.0, Wish(prefer_node="n1", max_distance="node"))
+    assert second.step == "second"
 
 
 async def test_what_is_given_back_is_handed_out_again(server: Server, dispatch: Dispatch) -> None:

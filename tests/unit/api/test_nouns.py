@@ -75,6 +75,28 @@ async def test_a_business_fact_is_recorded_once_per_key(server: Server) -> None:
     await server.call("GET", "/api/events/1234567890123", status=404)
 
 
+async def test_a_batch_of_facts_is_recorded_in_order_and_once_per_key(server: Server) -> None:
+    facts = [
+        {"event_type": "business.paid", "aggregate_id": f"inv-{number % 2}", "meta": {"number": number}}
+        for number in range(6)
+    ]
+    bad = {**facts[0], "stream_id": "no such name\u0000"}
+    key = {"Idempotency-Key": "batch-1"}
+    first = (await server.call("POST", "/api/events/batch", {"events": [*facts, bad]}, headers=key, status=200))[
+        "results"
+    ]
+    assert [(one["recorded"]["stream_id"], one["recorded"]["stream_version"]) for one in first[:6]] == [
+        ("business/inv-0", 1), ("business/inv-1", 1), ("business/inv-0", 2),
+        ("business/inv-1", 2), ("business/inv-0", 3), ("business/inv-1", 3),
+    ]  # fmt: skip
+    assert first[6]["problem"]["code"] == "input_invalid"
+    again = (await server.call("POST", "/api/events/batch", {"events": [*facts, bad]}, headers=key, status=200))[
+        "results"
+    ]
+    assert [one["recorded"]["event_id"] for one in again[:6]] == [one["recorded"]["event_id"] for one in first[:6]]
+    assert all(one["recorded"]["repeated"] for one in again[:6])
+
+
 async def test_facts_of_the_product_cannot_be_made_up(server: Server) -> None:
     body = {"event_type": "playbook.completed", "aggregate_id": "x"}
     assert (await server.call("POST", "/api/events", body, status=400))["code"] == "input_invalid"

@@ -25,7 +25,7 @@ kind: Playbook
 metadata: {name: one, path: tests/one}
 workflow:
   - step: only
-    tool: {kind: noop}
+    tool: {kind: noop, input: {some: work}}
 """
 
 

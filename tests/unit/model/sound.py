@@ -46,6 +46,8 @@ def example(kind: Any) -> Any:
         return example(get_args(kind)[0])
     if get_origin(kind) is dict:
         return {"x": example(get_args(kind)[1])}
+    if get_origin(kind) is list:
+        return [example(get_args(kind)[0])]
     if get_origin(kind) is tuple:
         return [example(part) for part in get_args(kind)]
-    return {int: 1, str: "x"}[kind]
+    return {int: 1, str: "x", bool: True, Any: "x"}[kind]

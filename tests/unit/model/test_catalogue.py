@@ -36,7 +36,7 @@ def test_a_type_says_in_one_sentence_what_happened(kind: EventType) -> None:
 def test_a_type_is_named_by_noun_and_past_participle(kind: EventType) -> None:
     assert re.fullmatch(r"[a-z]+(\.[a-z_]+){1,2}", kind.name)
     if kind.name != "loop.item":
-        assert re.search(r"(ed|done|skipped|ready|rolled_back|_set)$", kind.name), kind.name
+        assert re.search(r"(ed|done|skipped|swept|ready|read|rolled_back|_set)$", kind.name), kind.name
 
 
 @every_type

@@ -34,9 +34,9 @@ def test_the_reference_page_in_the_repository_is_current() -> None:
 
 
 def test_every_type_has_a_schema_and_a_line_in_the_reference() -> None:
-    page = render_events()
+    page, schemas = render_events(), schema_files()
     for kind in EVENT_TYPES:
-        assert f"{kind.name}/{kind.version}.json" in schema_files()
+        assert f"{kind.name}/{kind.version}.json" in schemas
         assert f"| `{kind.name}` | {kind.version} | {kind.sentence} |" in page
 
 
@@ -47,7 +47,7 @@ def test_every_reference_within_a_schema_leads_somewhere() -> None:
         for name in _references(document):
             found += 1
             assert name in document["$defs"]
-    assert found == 2
+    assert found >= 2
 
 
 def _references(node: Any) -> list[str]:

@@ -22,17 +22,17 @@ HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: demo, path: de
 
 
 def plan_of(workflow: str, spec: str = "{}") -> Plan:
-    """Read the steps of a workflow, each a line of flow style; a step without a tool does nothing."""
+    """Read the steps of a workflow, each a line of flow style; a step without a tool has work of some kind."""
     lines = [f"  - {line}" for line in dedent(workflow).strip().splitlines()]
     text = f"{HEAD}executor: {{spec: {spec}}}\nworkflow:\n" + "\n".join(lines)
     text = "\n".join(
-        line if "tool:" in line or not line.startswith("  - {") else _idle(line) for line in text.splitlines()
+        line if "tool:" in line or not line.startswith("  - {") else _working(line) for line in text.splitlines()
     )
     return Plan(parse(text).playbook)
 
 
-def _idle(line: str) -> str:
-    return line.rstrip().removesuffix("}") + ", tool: {kind: noop}}"
+def _working(line: str) -> str:
+    return line.rstrip().removesuffix("}") + ", tool: {kind: noop, input: {some: work}}}"
 
 
 def minting() -> Callable[[], int]:

@@ -107,16 +107,22 @@ def test_a_state_names_the_versions_of_its_folds() -> None:
 
 
 def test_the_rows_to_load_are_known_before_an_event_is_folded(chronicle: Chronicle) -> None:
-    keys = FoldState(built_in_folds()).keys_of(chronicle.events[3])
-    assert len(keys) == 4
-    assert {(key.projection, key.row_id) for key in keys} == {
-        ("execution", str(FIRST_ID)),
-        ("stage", f"{FIRST_ID}/1"),
-        ("frame", f"{FIRST_ID}/3"),
-        ("loop", f"{FIRST_ID}/7"),
-    }
+    state = FoldState(built_in_folds())
+    opening = {(key.projection, key.row_id) for key in state.keys_of(chronicle.events[2:])}
+    shared = {("execution", str(FIRST_ID)), ("stage", f"{FIRST_ID}/1"), ("loop", f"{FIRST_ID}/7")}
+    assert opening == shared, "the frame opens here, so there is none to load"
     outside = chronicle.add("step.entered", node_name="a", path="elsewhere")
-    assert FoldState(built_in_folds()).keys_of(outside) == []
+    assert state.keys_of([outside]) == []
+
+
+def test_a_row_that_opened_before_a_batch_is_loaded_for_it(chronicle: Chronicle) -> None:
+    opening, later = chronicle.events[2:]
+    state = FoldState(built_in_folds())
+    state.skip_to(opening.shard, opening.position)
+    for batch in ([later], [opening, later]):
+        assert ("frame", f"{FIRST_ID}/3") in {(key.projection, key.row_id) for key in state.keys_of(batch)}
+    state.skip_to(later.shard, later.position)
+    assert state.keys_of([opening, later]) == []
 
 
 def test_a_seeded_row_goes_on_where_it_stood(chronicle: Chronicle) -> None:

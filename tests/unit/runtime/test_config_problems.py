@@ -49,14 +49,14 @@ materializations:
   lake: {source: x}
   views: {backend: columnar-analytics}
 """
-    assert told(text, {"NOETL_SHARD_ID": "16"}) == [
-        "NOETL_SHARD_ID: runtime.shard_id: must be at most 15, not '16'",
+    assert told(text, {"NOETL_WORKER__SLOTS": "0"}) == [
+        "NOETL_WORKER__SLOTS: worker.slots: must be at least 1, not '0'",
         "noetl.yaml:2:12: runtime.node_id: needs the environment variable POD_IP, which is not set"
         " (set it, or write ${NAME:-default}; a literal ${ is written $${)",
         "noetl.yaml:3:1: databse: is not a setting (did you mean database?)",
         "noetl.yaml:6:13: database.pool_max: must be a whole number, not 'lots'",
         "noetl.yaml:8:25: event_store.distribution_backend: 'kafka' is not available in this version;"
-        " use one of none, postgres",
+        " use one of none, postgres, nats-jetstream",
         "noetl.yaml:10:12: payload_store.connection.bucket: is needed by the s3 backend"
         " (name the bucket, such as NOETL_PAYLOAD_STORE__CONNECTION__BUCKET=noetl-payloads)",
         "noetl.yaml:12:23: payload_store.cache.tier_1_memory_mb: must be at least 0, not '-1'",
@@ -86,7 +86,16 @@ def test_a_problem_holds_its_place_in_parts() -> None:
         ("runtime: {home: '~nobody-of-that-name/x'}", "names the home directory of a user that does not exist"),
         ("runtime: {tenant_id: a/b}", "start with a letter or digit, not 'a/b'"),
         ("serialization: {compression: lz4}", "must be zstd or none, not 'lz4'"),
-        ("event_store: {write_path: stream}", "'stream' is not available in this version; use one of ledger"),
+        ("event_store: {write_path: stream}", "stream needs a stream outside PostgreSQL"),
+        (
+            "event_store: {distribution_backend: nats-jetstream}",
+            "must be that of a NATS server (such as nats://nats:4222)",
+        ),
+        (
+            "event_store: {distribution_backend: nats-jetstream, write_path: stream, connection: {url: 'nats://n',"
+            " require_fsync: true}}",
+            "is set, and nobody says that NATS syncs a write before it acknowledges it",
+        ),
         ("runtime: {tenant_id: }", "must have a value (remove the line to use the default)"),
         ("runtime: {tenant_id: [a]}", "must be a single value"),
         ("projection_stores: {a: {connection: {hosts: [[x]]}}}", "must be a list of single values"),
@@ -133,8 +142,8 @@ def test_a_file_that_is_no_text_is_a_problem(text: str | bytes, message: str) ->
 
 
 def test_a_file_that_cannot_be_read_does_not_hide_problems_of_the_environment() -> None:
-    found = told("a: [", {"NOETL_SHARD_ID": "x", "NOETL_OWNER_DATABASE_URL": "postgresql://o@h/x"})
-    assert found[0] == "NOETL_SHARD_ID: runtime.shard_id: must be a whole number, not 'x'"
+    found = told("a: [", {"NOETL_WORKER__SLOTS": "x", "NOETL_OWNER_DATABASE_URL": "postgresql://o@h/x"})
+    assert found[0] == "NOETL_WORKER__SLOTS: worker.slots: must be a whole number, not 'x'"
     assert found[1].startswith("noetl.yaml:1:5: is not valid YAML")
     assert len(found) == 2
 

@@ -239,7 +239,7 @@ frame_policy_defaults:
     settings = load_settings(path, environ)
     runtime = settings.runtime
     assert (runtime.tenant_id, runtime.organization_id) == ("acme", "retail")
-    assert (runtime.node_id, runtime.shard_id) == ("10.0.0.7", 15)
+    assert (runtime.node_id, runtime.shard_id) == ("10.0.0.7", "15")
     assert runtime.scheduler.max_inflight_frames_per_worker == 6
     assert settings.event_store.replay.require_projection_parity is False
     assert settings.event_store.retention.keep_archive_months == 84

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from noetl.api.endpoint import Endpoint
 from noetl.api.routes import (
+    alerts,
     catalog,
+    changes,
     commands,
     credentials,
+    curated,
     dags,
     datasets,
     events,
@@ -14,11 +17,16 @@ from noetl.api.routes import (
     executions,
     frames,
     health,
+    hooks,
     leases,
+    lineage,
     outbox,
     people,
+    query,
     replay,
     results,
+    schedules,
+    sources,
     stages,
     task_leases,
     tasks,
@@ -32,6 +40,6 @@ def endpoints() -> list[Endpoint]:
     """Return every declared route."""
     nouns = (
         execute, executions, events, catalog, credentials, tokens, commands, stages, frames, leases, workers,
-        dags, datasets, task_leases, tasks, outbox, people, replay, variables, results, health,
+        dags, sources, hooks, datasets, lineage, changes, query, curated, task_leases, tasks, outbox, alerts, schedules, people, replay, variables, results, health,
     )  # fmt: skip
     return [endpoint for noun in nouns for endpoint in noun.routes.endpoints]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -12,8 +12,11 @@ from msgspec import Meta
 from noetl.api.endpoint import ANYONE, WORKERS, Call, Routes
 from noetl.api.leased import CommandLease, Leased
 from noetl.api.wire import Body, Name, Text, View
+from noetl.credentials.secret import revealed, secrets_in
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant
-from noetl.errors import LeaseLost, NotFound
+from noetl.dispatch.locality import Distance, Wish
+from noetl.errors import LeaseLost, NotFound, Unsupported
+from noetl.execute.step_names import names_without_secrets
 from noetl.plan.trigger import CommandEnded
 
 routes = Routes("commands")
@@ -32,11 +35,19 @@ AND event_type IN ('command.completed', 'command.failed', 'command.issued') ORDE
 
 
 class Locality(Body, frozen=True, kw_only=True):
-    """Where the worker would like its work to come from. Taken as a wish; work is handed out in its order."""
+    """Where the worker would like the inputs of its work to lie, and the farthest it takes any from.
+
+    What lies elsewhere is left to nearer workers for a moment; without a wish the worker's name tells where it is.
+    """
 
     prefer_node: Name | None = None
     prefer_zone: Name | None = None
-    max_distance: Literal["node", "zone", "region", "any"] = "any"
+    prefer_region: Name | None = None
+    max_distance: Distance = "any"
+
+    def wish(self) -> Wish:
+        """Return the same for the dispatcher."""
+        return Wish(**msgspec.structs.asdict(self))
 
 
 class ClaimRequest(Body, frozen=True, kw_only=True):
@@ -77,6 +88,28 @@ class GiveBackRequest(Body, frozen=True, kw_only=True):
     delay_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
 
 
+class StartedRequest(Body, frozen=True, kw_only=True):
+    """By which names Spark knows the work on a command."""
+
+    lease: CommandLease
+    application_id: Text
+    job_tag: Text
+
+
+class KeychainRequest(Body, frozen=True, kw_only=True):
+    """Whose playbook's keychain is asked for."""
+
+    lease: CommandLease
+
+
+class KeychainAnswer(View, frozen=True, kw_only=True):
+    """The values of a keychain, by entry; never kept, logged or shown."""
+
+    keychain: dict[str, Any]
+    secrets: list[str]
+    """Which texts of them must not leave the worker again."""
+
+
 class ChildRequest(Body, frozen=True, kw_only=True):
     """A child execution a command asks for, and how long to wait for its end."""
 
@@ -111,9 +144,10 @@ async def claim_commands(call: Call, body: ClaimRequest) -> ClaimAnswer:
     dispatch = call.services.engine.dispatch(call.scope)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + body.wait_seconds
+    wish = None if body.locality is None else body.locality.wish()
     while True:
         left = max(0.0, deadline - loop.time())
-        grants = await dispatch.claim(body.worker_id, body.want, min(left, _SLICE_SECONDS))
+        grants = await dispatch.claim(body.worker_id, body.want, min(left, _SLICE_SECONDS), wish)
         over = left <= _SLICE_SECONDS or call.services.stopping.is_set()
         if grants or over or await call.request.is_disconnected():
             break
@@ -130,7 +164,7 @@ async def complete_command(call: Call, body: CompleteRequest) -> CompleteAnswer:
     async def complete() -> CompleteAnswer:
         grant = await leased(call).command(scope, ref)
         # What came of a stage's rows is counted here, whatever a worker says.
-        report = msgspec.structs.replace(body.report, command_id=ref.id, attempt=ref.attempt, tally=None)
+        report = msgspec.structs.replace(body.report, command_id=ref.id, attempt=ref.attempt, tally=None, near=None)
         dispatch = call.services.engine.dispatch(scope)
         try:
             following = await dispatch.complete(grant, report, worker=body.worker_id, take_next=body.take_next)
@@ -143,6 +177,38 @@ async def complete_command(call: Call, body: CompleteRequest) -> CompleteAnswer:
 
     answer: CompleteAnswer = await leased(call).once(("complete", scope, ref), complete)
     return answer
+
+
+@routes.post("/api/commands/keychain", WORKERS)
+async def resolve_keychain(call: Call, body: KeychainRequest) -> KeychainAnswer:
+    """Resolve the keychain of a command's playbook, for the worker that holds the command alone."""
+    grant = await leased(call).command(call.scope, body.lease.ref())
+    playbook = await call.services.engine.dispatch(call.scope).playbook(grant.catalog_id)
+    if not playbook.keychain:
+        return KeychainAnswer(keychain={}, secrets=[])
+    if call.services.secrets is None:
+        raise Unsupported(
+            "this server has no master key, so it resolves no keychain",
+            hint="give it NOETL_SECRET_KEY or a key directory, as docs/operations.md says",
+        )
+    names = await names_without_secrets(call.scope, call.services.payloads, grant, playbook)
+    found = await call.services.secrets(call.scope).resolved(grant, playbook, names)
+    return KeychainAnswer(keychain=revealed(found), secrets=sorted(set(secrets_in(found))))
+
+
+@routes.post("/api/commands/started", WORKERS, status=204)
+async def start_command(call: Call, body: StartedRequest) -> None:
+    """Record under which names Spark is about to work on a command."""
+    ref, scope = body.lease.ref(), call.scope
+
+    async def start() -> None:
+        grant = await leased(call).command(scope, ref)
+        try:
+            await call.services.engine.dispatch(scope).started(grant, body.application_id, body.job_tag)
+        except LeaseLost:
+            raise await leased(call).lost(scope, ref) from None
+
+    await leased(call).once(("started", scope, ref), start)
 
 
 @routes.post("/api/commands/give-back", WORKERS, status=204)

@@ -84,6 +84,28 @@ class SeenView(View, frozen=True, kw_only=True):
     bytes: int
     checksum: str
     as_of: str
+    readers: list[str]
+    """The roles that read it; none where the whole organization does."""
+
+
+class ReaderRequest(Body, frozen=True, kw_only=True):
+    """Which role is meant."""
+
+    role: Name
+
+
+class ReadersRequest(Body, frozen=True, kw_only=True):
+    """Which role is meant, or all of them."""
+
+    role: Name | None = None
+    all: bool = False
+
+
+class ReadersView(View, frozen=True, kw_only=True):
+    """The roles that read a dataset; none where the whole organization does."""
+
+    dataset: Dataset
+    readers: list[str]
 
 
 class GenerationView(View, frozen=True, kw_only=True):

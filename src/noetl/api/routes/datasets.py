@@ -1,4 +1,4 @@
-"""Datasets for readers: what there is, its builds, partitions and columns, and its first rows. Nothing is written."""
+"""Datasets for readers: what there is, its builds, partitions and columns, its first rows, and who may read it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from noetl.api.endpoint import READERS, Call, Routes
+from noetl.api.endpoint import ADMINS, READERS, Call, Routes
 from noetl.api.problems import TooLarge
 from noetl.api.routes.dags import pipelines_of
 from noetl.api.routes.dataset_views import (
@@ -24,15 +24,22 @@ from noetl.api.routes.dataset_views import (
     ListedDataset,
     PartitionPage,
     PartitionsQuery,
+    ReaderRequest,
+    ReadersRequest,
+    ReadersView,
     SchemaView,
     SeenQuery,
     SeenView,
     partition_view,
 )
-from noetl.errors import NotFound
+from noetl.api.routes.query import asker_of
+from noetl.catalog.dataset_rows import Dataset
+from noetl.errors import InputError, NotFound
 from noetl.pipelines.arrow_types import schema_of
 from noetl.pipelines.first_rows import first_rows, wanted_values
-from noetl.pipelines.reading import DatasetReader, Seen
+from noetl.pipelines.reading import DatasetReader, Listed, Seen
+from noetl.query.access import denied, readable, readers_of
+from noetl.query.readers import Readers
 from noetl.replay.as_of import HEAD, AsOf, resolve_organization
 
 routes = Routes("datasets")
@@ -41,7 +48,7 @@ routes = Routes("datasets")
 @routes.get("/api/datasets", READERS)
 async def list_datasets(call: Call, query: DatasetsQuery) -> DatasetPage:
     """List datasets by name, with what readers find in them now."""
-    listed = await _reader(call).listed(published_only=query.published)
+    listed = await _readable(call, await _reader(call).listed(published_only=query.published))
     after = [one for one in listed if query.cursor is None or one.dataset.name > query.cursor]
     after.sort(key=lambda one: one.dataset.name)
     page = after[: query.limit]
@@ -55,6 +62,8 @@ async def list_datasets(call: Call, query: DatasetsQuery) -> DatasetPage:
 async def get_dataset(call: Call, name: str, query: SeenQuery) -> SeenView:
     """Return what readers see of a dataset, by its published name, by `dag.job.output` or by its id."""
     seen = await _seen(call, name, query)
+    async with call.services.database.transaction(call.scope) as connection:
+        readers = await readers_of(connection, [seen.view.dataset.dataset_uuid])
     return SeenView(
         dataset=seen.view.dataset,
         dataset_version=seen.generation.dataset_version,
@@ -65,7 +74,30 @@ async def get_dataset(call: Call, name: str, query: SeenQuery) -> SeenView:
         bytes=sum(part.bytes for part in seen.view.partitions),
         checksum=seen.view.checksum,
         as_of=seen.mark.token(),
+        readers=list(readers.get(seen.view.dataset.dataset_uuid, ())),
     )
+
+
+@routes.post("/api/datasets/{name}/grant", ADMINS)
+async def grant_dataset(call: Call, name: str, body: ReaderRequest) -> ReadersView:
+    """Let the holders of a role read a dataset; with the first role nobody else but administrators may."""
+    dataset = await _reader(call).datasets.find(call.scope, name)
+    roles = await _readers(call).grant(call.scope, dataset, body.role, call.caller.name)
+    return ReadersView(dataset=dataset, readers=list(roles))
+
+
+@routes.post("/api/datasets/{name}/revoke", ADMINS)
+async def revoke_dataset(call: Call, name: str, body: ReadersRequest) -> ReadersView:
+    """Take a dataset from the holders of a role, or, with `all`, let the whole organization read it again."""
+    dataset = await _reader(call).datasets.find(call.scope, name)
+    readers = _readers(call)
+    if (body.role is None) != body.all:
+        raise InputError("give a role, or all")
+    if body.role is None:
+        roles = await readers.open_to_all(call.scope, dataset, call.caller.name)
+    else:
+        roles = await readers.revoke(call.scope, dataset, body.role, call.caller.name)
+    return ReadersView(dataset=dataset, readers=list(roles))
 
 
 @routes.get("/api/datasets/{name}/generations", READERS)
@@ -73,6 +105,7 @@ async def list_generations(call: Call, name: str) -> GenerationList:
     """List every build of a dataset, the newest first, with what it is used for."""
     reader = _reader(call)
     dataset = await reader.datasets.find(call.scope, name)
+    await _allowed(call, dataset)
     builds = await reader.builds(dataset)
     return GenerationList(
         dataset=dataset,
@@ -138,6 +171,13 @@ async def get_dataset_head(call: Call, name: str, query: HeadQuery) -> HeadView:
     )
 
 
+def _readers(call: Call) -> Readers:
+    services = call.services
+    return Readers(
+        services.database, services.ledger, lambda count: [services.mint() for _ in range(count)], services.producer
+    )
+
+
 def _reader(call: Call) -> DatasetReader:
     pipelines_of(call)
     services = call.services
@@ -148,7 +188,21 @@ async def _seen(call: Call, name: str, query: SeenQuery) -> Seen:
     reader, services = _reader(call), call.services
     point = HEAD if query.as_of is None else AsOf.parse(query.as_of)
     mark = await resolve_organization(services.history, services.database, call.scope, point)
+    await _allowed(call, await reader.datasets.find(call.scope, name, mark))
     return await reader.seen(name, query.generation, mark)
+
+
+async def _allowed(call: Call, dataset: Dataset) -> None:
+    """Refuse whoever may not read a dataset, also what it is made of."""
+    async with call.services.database.transaction(call.scope) as connection:
+        if dataset.dataset_uuid not in await readable(connection, asker_of(call), [dataset.dataset_uuid]):
+            raise denied(dataset.name)
+
+
+async def _readable(call: Call, listed: list[Listed]) -> list[Listed]:
+    async with call.services.database.transaction(call.scope) as connection:
+        allowed = await readable(connection, asker_of(call), [one.dataset.dataset_uuid for one in listed])
+    return [one for one in listed if one.dataset.dataset_uuid in allowed]
 
 
 def _plain(value: Any) -> Any:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from msgspec import Meta, field
 
 from noetl.api.endpoint import READERS, WRITERS, Answer, Call, Routes
+from noetl.api.problems import Problem, described
 from noetl.api.wire import Body, Id, Name, View
-from noetl.errors import InputError, NotFound
+from noetl.errors import InputError, NoetlError, NotFound
 from noetl.ledger.rows import COLUMNS, to_events
 from noetl.model.event import Draft, to_json
 from noetl.model.event_type import OPEN_PREFIX
 from noetl.model.ids import organization_root_id, parse_id
+from noetl.model.read_token import ReadToken
 from noetl.payloads.envelope import externalize
 from noetl.replay.as_of import AsOf, resolve_organization
 
@@ -48,11 +51,35 @@ class Recorded(View, frozen=True, kw_only=True):
     """Where the fact stands; `repeated` when the same key recorded it before."""
 
     event_id: str
+    execution_id: str
+    """Whose event it is; without one of its own, the organization's root. Naming it makes reading the event quick."""
     stream_id: str
-    stream_version: int
     shard: int
-    position: int
+    stream_version: int | None
+    """Null for a fact that the stream has and the ledger will have in a moment."""
+    position: int | None
     repeated: bool
+    read_token: str
+    """Sent as `Noetl-Read-Token` with a read, it makes that read wait until it sees this fact."""
+
+
+class EventBatch(Body, frozen=True, kw_only=True):
+    """Facts that are recorded together but each on its own; those of one stream in their order."""
+
+    events: Annotated[list[BusinessEvent], Meta(min_length=1, max_length=1000)]
+
+
+class BatchItem(View, frozen=True, kw_only=True):
+    """Where one fact stands, or why it does not."""
+
+    recorded: Recorded | None = None
+    problem: Problem | None = None
+
+
+class BatchRecorded(View, frozen=True, kw_only=True):
+    """What became of the facts, in their order."""
+
+    results: list[BatchItem]
 
 
 class EventQuery(Body, frozen=True, kw_only=True):
@@ -64,17 +91,56 @@ class EventQuery(Body, frozen=True, kw_only=True):
 @routes.post("/api/events", WRITERS, status=201, keyed=True)
 async def record_event(call: Call, body: BusinessEvent) -> Answer | Recorded:
     """Record a `business.*` fact. With an Idempotency-Key, the same fact sent again is recorded once."""
-    draft = await externalize(call.services.payloads, _draft(call, body))
+    recorded = await _recorded(call, body, call.key)
+    return Answer(recorded, 200 if recorded.repeated else 201)
+
+
+@routes.post("/api/events/batch", WRITERS, keyed=True)
+async def record_events(call: Call, body: EventBatch) -> BatchRecorded:
+    """Record several `business.*` facts; each succeeds or fails by itself, and a batch sent again is recorded once."""
+    streams: dict[str, list[int]] = {}
+    for number, event in enumerate(body.events):
+        streams.setdefault(_stream_id(event), []).append(number)
+    results = [BatchItem()] * len(body.events)
+
+    async def in_order(numbers: list[int]) -> None:
+        for number in numbers:
+            key = None if call.key is None else f"{call.key}/{number}"
+            try:
+                results[number] = BatchItem(recorded=await _recorded(call, body.events[number], key))
+            except NoetlError as problem:
+                results[number] = BatchItem(problem=described(problem))
+
+    # Streams at once: what they append meanwhile is written by few statements.
+    await asyncio.gather(*map(in_order, streams.values()))
+    return BatchRecorded(results=results)
+
+
+async def _recorded(call: Call, body: BusinessEvent, key: str | None) -> Recorded:
+    draft, facts = await externalize(call.services.payloads, _draft(call, body, key)), call.services.facts
+    if facts is not None and facts.takes(draft):
+        token = await facts.record(draft)
+        return Recorded(
+            event_id=str(draft.event_id),
+            execution_id=str(draft.execution_id),
+            stream_id=draft.stream_id,
+            shard=token.shard,
+            stream_version=None,
+            position=None,
+            repeated=False,
+            read_token=str(token),
+        )
     answer = await call.services.ledger.append(draft.stream, [draft])
-    recorded = Recorded(
+    return Recorded(
         event_id=str(answer.event_ids[0]),
+        execution_id=str(draft.execution_id),
         stream_id=draft.stream_id,
-        stream_version=answer.first_version,
         shard=answer.shard,
+        stream_version=answer.first_version,
         position=answer.first_position,
         repeated=answer.repeated,
+        read_token=str(ReadToken(draft.execution_id, answer.event_ids[0], answer.shard)),
     )
-    return Answer(recorded, 200 if answer.repeated else 201)
 
 
 @routes.get("/api/events/{event_id}", READERS)
@@ -95,11 +161,10 @@ async def get_event(call: Call, event_id: int, query: EventQuery) -> dict[str, A
     return to_json(to_events(rows)[0])
 
 
-def _draft(call: Call, body: BusinessEvent) -> Draft:
-    scope, key = call.scope, call.key
+def _draft(call: Call, body: BusinessEvent, key: str | None) -> Draft:
+    scope = call.scope
     execution_id = None if body.execution_id is None else parse_id(body.execution_id)
-    within = "" if execution_id is None else f"execution/{execution_id}/"
-    stream = scope.stream(body.stream_id or f"{within}{body.event_type.split('.')[0]}/{body.aggregate_id}")
+    stream = scope.stream(_stream_id(body))
     if stream.problems():
         raise InputError(
             "; ".join(stream.problems()), hint="name a stream_id of plain letters, digits and . _ : @ + - /"
@@ -127,3 +192,8 @@ def _draft(call: Call, body: BusinessEvent) -> Draft:
         context=body.context,
         result=body.result,
     )
+
+
+def _stream_id(body: BusinessEvent) -> str:
+    within = "" if body.execution_id is None else f"execution/{parse_id(body.execution_id)}/"
+    return body.stream_id or f"{within}{body.event_type.split('.')[0]}/{body.aggregate_id}"

@@ -15,7 +15,9 @@ from noetl.model.payload_ref import PayloadRef
 
 
 class FrameClaimRequest(Body, frozen=True, kw_only=True):
-    """Which slot asks for frames, and for how many."""
+    """Which slot asks for frames, and for how many. A slot stands where its command was claimed, and frames go to slots:
+    a `locality` is taken and changes nothing here.
+    """
 
     lease: CommandLease
     worker_id: Name

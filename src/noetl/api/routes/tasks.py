@@ -50,7 +50,7 @@ async def get_task(call: Call, task_id: UUID) -> TaskDetail:
     """Return a task with what it reads and its attempts."""
     task = await _by_hand(call).show(call.scope, str(task_id))
     inputs = task.inputs
-    if task.inputs_ref is not None:
+    if task.inputs_ref is not None and inputs:
         parts = orjson.loads(await call.services.payloads.fetch(call.scope, task.inputs_ref))
         inputs = [{**entry, "parts": parts[entry["alias"]]} for entry in inputs]
     attempts = await _by_hand(call).history(call.scope, task.task_id)

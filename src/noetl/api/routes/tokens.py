@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from noetl.api.endpoint import ADMINS, Call, Routes
 from noetl.api.wire import Body, Name, View
-from noetl.credentials.tokens import Role, TokenInfo
+from noetl.credentials.tokens import OrganizationRole, TokenInfo
 
 routes = Routes("tokens")
 
@@ -19,8 +19,10 @@ class TokenRequest(Body, frozen=True, kw_only=True):
     """Who will hold the token and what it may do."""
 
     name: Name
-    role: Role
+    role: OrganizationRole
     expires_in_seconds: Annotated[int, Meta(ge=1, le=315_360_000)] | None = None
+    user: Name | None = None
+    """Email of the person it belongs to, whose roles say which datasets it reads."""
 
 
 class TokenView(View, frozen=True, kw_only=True):
@@ -33,6 +35,7 @@ class TokenView(View, frozen=True, kw_only=True):
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    user_id: str | None
     token: str | None = None
     """The token itself, shown once."""
 
@@ -48,7 +51,7 @@ async def create_token(call: Call, body: TokenRequest) -> TokenView:
     """Make a token of this organization."""
     seconds = body.expires_in_seconds
     token, info = await call.services.tokens.create(
-        call.scope, body.name, body.role, None if seconds is None else timedelta(seconds=seconds)
+        call.scope, body.name, body.role, None if seconds is None else timedelta(seconds=seconds), body.user
     )
     return _view(info, token.reveal())
 
@@ -74,5 +77,6 @@ def _view(info: TokenInfo, token: str | None = None) -> TokenView:
         expires_at=info.expires_at,
         revoked_at=info.revoked_at,
         last_used_at=info.last_used_at,
+        user_id=None if info.user_id is None else str(info.user_id),
         token=token,
     )

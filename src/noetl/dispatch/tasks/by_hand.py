@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
+from noetl.catalog.retained import check_task_kept
 from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.tasks.rows import COLUMNS, TaskRow, read_task, task_row
 from noetl.errors import Conflict, LeaseLost, VersionConflict
@@ -18,6 +20,7 @@ from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.model.task import TaskStatus
 from noetl.plan import identity
+from noetl.plan.turns import AFTER, PREFIX
 
 UNUSED: Final = "its generation is no longer in use"
 """Why tasks are cancelled after another version was activated; they come back with their generation."""
@@ -39,6 +42,11 @@ _COMING_BACK: Final = """
 SELECT t.task_id::text AS task_id FROM noetl.task AS t JOIN noetl.job AS j USING (tenant_id, organization_id, generation)
 WHERE j.dag_version_id = $1 AND t.status = 'Canceled' AND t.error = $2
 """
+_LATER_TURN: Final = f"""
+SELECT EXISTS (SELECT FROM noetl.task AS later WHERE later.generation = t.generation
+    AND later.dedupe_key > t.dedupe_key AND later.dedupe_key < '{AFTER}')
+FROM noetl.task AS t WHERE t.task_id = $1 AND t.dedupe_key >= '{PREFIX}' AND t.dedupe_key < '{AFTER}'
+"""  # noqa: S608 - constants
 
 
 class AttemptStory(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,6 +152,13 @@ class TasksByHand:
             extra = max(task.attempt + 1 - task.max_attempts, 0)
             return "task.retried", {"extra_attempts": extra, "by": by}, None
 
+        async with self._database.transaction(scope) as connection:
+            if await connection.fetchval(_LATER_TURN, task_id):
+                raise Conflict(
+                    f"task {task_id} is a turn of a source that went on without it",
+                    hint="what it did not do, the turns after it have done",
+                )
+            await check_task_kept(connection, task_id)
         await self._change(scope, task_id, "ended", decided)
 
     async def cancel_unused(self, scope: Scope, *, by: str) -> list[str]:
@@ -164,7 +179,8 @@ class TasksByHand:
         async with self._database.transaction(scope) as connection:
             rows = await connection.fetch(_COMING_BACK, dag_version_id, UNUSED)
         for row in rows:
-            await self.retry(scope, row["task_id"], by=by)
+            with suppress(Conflict):  # somebody else was quicker, such as the keeper of an always-on source
+                await self.retry(scope, row["task_id"], by=by)
         return [row["task_id"] for row in rows]
 
     async def _change(

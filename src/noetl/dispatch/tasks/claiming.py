@@ -25,20 +25,28 @@ WITH live AS MATERIALIZED (
 ), running AS MATERIALIZED (
     SELECT r.generation, count(*) AS tasks FROM noetl.task AS r WHERE r.status = 'Running' GROUP BY r.generation
 ), first AS MATERIALIZED (
-    SELECT t.job_id, j.max_concurrency, j.max_concurrency - coalesce(r.tasks, 0) AS room
-    FROM noetl.task AS t JOIN noetl.job AS j USING (tenant_id, organization_id, job_id)
-    LEFT JOIN running AS r ON r.generation = t.generation
-    WHERE t.available_at <= clock_timestamp() AND t.lease_token IS NULL AND t.runtime = ANY ($1)
-      AND ($3::uuid IS NULL OR t.job_id = $3) AND t.generation IN (SELECT live.generation FROM live)
-      AND (j.max_concurrency IS NULL OR coalesce(r.tasks, 0) < j.max_concurrency)
-    ORDER BY t.available_at, t.created_event_id LIMIT 1
+    -- In the order of its index for each runtime, so that the first one that may be worked ends the search.
+    SELECT oldest.* FROM unnest($1::text[]) AS own (runtime) CROSS JOIN LATERAL (
+        SELECT t.job_id, t.available_at, t.created_event_id, j.max_concurrency,
+               j.max_concurrency - coalesce(r.tasks, 0) AS room
+        FROM noetl.task AS t JOIN noetl.job AS j USING (tenant_id, organization_id, job_id)
+        LEFT JOIN running AS r ON r.generation = t.generation
+        WHERE t.runtime = own.runtime AND t.available_at <= clock_timestamp() AND t.lease_token IS NULL
+          AND ($3::uuid IS NULL OR t.job_id = $3) AND t.generation IN (SELECT live.generation FROM live)
+          AND (j.max_concurrency IS NULL OR coalesce(r.tasks, 0) < j.max_concurrency)
+        ORDER BY t.available_at, t.created_event_id LIMIT 1
+    ) AS oldest
+    ORDER BY oldest.available_at, oldest.created_event_id LIMIT 1
 )
 SELECT t.task_id::text AS task_id, t.job_id::text AS job_id, t.job, t.execution_id, t.attempt, t.lease_seconds,
        t.partition_key, t.inputs, t.inputs_ref, t.created_event_id, t.application_id, t.job_tag,
        first.max_concurrency, first.room
-FROM noetl.task AS t JOIN first ON first.job_id = t.job_id
-WHERE t.available_at <= clock_timestamp() AND t.lease_token IS NULL AND t.runtime = ANY ($1)
-ORDER BY t.available_at, t.created_event_id LIMIT least($2, coalesce((SELECT room FROM first), $2))
+FROM first JOIN noetl.job AS j USING (job_id) CROSS JOIN LATERAL (
+    SELECT own.* FROM noetl.task AS own
+    WHERE own.runtime = j.runtime AND own.available_at <= clock_timestamp() AND own.lease_token IS NULL
+      AND own.job_id = first.job_id
+    ORDER BY own.available_at, own.created_event_id LIMIT least($2, coalesce(first.room, $2))
+) AS t
 """
 
 
@@ -51,6 +59,7 @@ class Waiting:
         self._looking = asyncio.Lock()
         self._seen: dict[tuple[tuple[str, ...], str | None], tuple[float, deque[Any]]] = {}
         self._taken: set[tuple[str, int]] = set()
+        self._leased: set[tuple[str, int]] = set()
         self._contended = False
 
     async def take(self, runtimes: Sequence[str], want: int, like: str | None) -> list[Any]:
@@ -70,7 +79,9 @@ class Waiting:
 
     def release(self, rows: Sequence[Any], *, lost: int) -> None:
         """Note that these tasks are claimed, or that another process was quicker for some of them."""
-        self._taken.difference_update(map(_name, rows))
+        names = set(map(_name, rows))
+        self._taken -= names
+        self._leased |= names
         self._contended = lost > 0
         if lost:
             self._seen.clear()
@@ -82,9 +93,11 @@ class Waiting:
     async def _look(self, key: tuple[tuple[str, ...], str | None], want: int) -> deque[Any]:
         runtimes, like = key
         at = asyncio.get_running_loop().time()
+        self._leased.clear()
         async with self._database.transaction(self._scope) as connection:
             rows = await connection.fetch(_WAITING, list(runtimes), max(want, WINDOW) + len(self._taken), like)
-        found = [row for row in rows if _name(row) not in self._taken]
+        # What was leased while the look was under way may still have been free when it was seen.
+        found = [row for row in rows if _name(row) not in self._taken and _name(row) not in self._leased]
         if self._contended:
             # Several processes reach for the same tasks: not all should begin with the oldest.
             random.shuffle(found)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
 import orjson
 
 from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.tasks.ending import checks_told
 from noetl.dispatch.tasks.jobs import JobFacts
+from noetl.dispatch.tasks.lineages import LineageChange
 from noetl.dispatch.tasks.port import Place
 from noetl.dispatch.tasks.writes import SchemaChange
 from noetl.ledger.transition import Append
 from noetl.model.dataset import Manifest
+from noetl.model.event import Draft
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.model.task import TaskGrant, TaskReport, TaskTarget
@@ -70,8 +73,40 @@ class CommitDrafts:
         )
         return Append(stream, [draft], version)
 
-    def schema(self, scope: Scope, grant: TaskGrant, change: SchemaChange) -> Append:
-        """Say what columns a generation has from now on."""
+    def datasets(
+        self, scope: Scope, grant: TaskGrant, schemas: Iterable[SchemaChange], lineages: Iterable[LineageChange]
+    ) -> list[Append]:
+        """Say what columns generations have from now on, and where they come from."""
+        said: dict[str, Append] = {}
+        drafts = [(change.version, self._schema(scope, grant, change)) for change in schemas]
+        drafts += [(change.version, self._lineage(scope, grant, change)) for change in lineages]
+        for version, draft in drafts:
+            append = said.setdefault(draft.stream_id, Append(draft.stream, [], version))
+            said[draft.stream_id] = append._replace(drafts=[*append.drafts, draft])
+        return list(said.values())
+
+    def _lineage(self, scope: Scope, grant: TaskGrant, change: LineageChange) -> Draft:
+        target, lineage = change.target, change.lineage
+        stream = identity.dataset_stream(scope, target.dataset_version)
+        meta = {
+            "dataset_uuid": target.dataset_uuid,
+            "dataset_version": target.dataset_version,
+            "lineage_hash": lineage.digest,
+            "how": lineage.how,
+            "version": change.number,
+        }
+        read = ("alias", "dataset_uuid", "dataset_version")
+        context: dict[str, Any] = {"inputs": [{name: getattr(one, name) for name in read} for one in grant.inputs]}
+        if lineage.reason is not None:
+            context["reason"] = lineage.reason
+        if change.ref is None:
+            context["columns"] = msgspec.to_builtins(lineage.edges)
+        return self._drafting.one(
+            scope, stream, grant.execution_id, "dataset.lineage_set", stream.stream_id, node_name=grant.job,
+            meta=meta, context=context, payload_ref=change.ref,
+        )  # fmt: skip
+
+    def _schema(self, scope: Scope, grant: TaskGrant, change: SchemaChange) -> Draft:
         stream = identity.dataset_stream(scope, change.target.dataset_version)
         meta = {
             "dataset_uuid": change.target.dataset_uuid,
@@ -79,11 +114,10 @@ class CommitDrafts:
             "schema_hash": change.schema_hash,
             "change": change.change,
         }
-        draft = self._drafting.one(
+        return self._drafting.one(
             scope, stream, grant.execution_id, "dataset.schema_set", stream.stream_id, node_name=grant.job, meta=meta,
             context={"schema": [[one.name, one.type, one.nullable] for one in change.schema]},
         )  # fmt: skip
-        return Append(stream, [draft], change.version)
 
     def completed(
         self,
@@ -109,6 +143,21 @@ class CommitDrafts:
             scope, stream, grant.execution_id, "task.completed", stream.stream_id, node_name=grant.job,
             payload_ref=report.logs, meta=meta, context={name: value for name, value in context.items() if value},
         )  # fmt: skip
+        return Append(stream, [draft])
+
+    def processed(self, scope: Scope, generation: str, grant: TaskGrant) -> Append:
+        """Say that a task which an invalidation asked for is done."""
+        stream = identity.invalidation_stream(scope, grant.execution_id)
+        meta = {"generation": generation, "task_id": grant.lease.task_id}
+        draft = self._drafting.one(
+            scope,
+            stream,
+            grant.execution_id,
+            "invalidation.processed",
+            stream.stream_id,
+            node_name=grant.job,
+            meta=meta,
+        )
         return Append(stream, [draft])
 
     def state(self, scope: Scope, generation: str, grant: TaskGrant, state: dict[str, Any], version: int) -> Append:
@@ -153,6 +202,8 @@ def _summed(target: TaskTarget, stored: Mapping[Place, tuple[Manifest, PayloadRe
 
 
 def _cursors(facts: JobFacts, grant: TaskGrant) -> list[dict[str, Any]]:
+    if identity.is_again(grant.lease.task_id):
+        return []
     read = [
         WantedInput(
             alias=one.alias,

@@ -7,7 +7,7 @@ read again. A stale attempt never gets that far, because its fence is broken.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ import orjson
 from noetl.dispatch.tasks.commit_drafts import CommitDrafts
 from noetl.dispatch.tasks.ending import Ending
 from noetl.dispatch.tasks.jobs import JobFacts
+from noetl.dispatch.tasks.lineages import LineageChange, Lineages
 from noetl.dispatch.tasks.port import BaseMoved, Place
 from noetl.dispatch.tasks.standing import Standing, read_newer, read_standing
 from noetl.dispatch.tasks.writes import Refused, Writes, outrun, planned_writes
@@ -29,11 +30,13 @@ from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.model.task import TaskGrant, TaskReport, TaskStatus
 from noetl.payloads.port import PayloadStore
+from noetl.plan import identity
 
 TRIES: Final = 100
 """How often a commit that others keep overtaking is tried."""
 _STORED_AT_ONCE: Final = 16
 _STATE: Final = "SELECT state, version FROM noetl.operator_state WHERE generation = $1 AND state_key = 'default'"
+_ASKED: Final = "SELECT dependents ? $2 FROM noetl.data_invalidation WHERE invalidation_id = $1"
 _decoder = msgspec.json.Decoder(Manifest)
 
 
@@ -61,6 +64,7 @@ class Committing:
         self._drafts = drafts
         self._ending = ending
         self._recorded = recorded
+        self._lineages = Lineages(database, payloads)
 
     async def commit(
         self, scope: Scope, facts: JobFacts, grant: TaskGrant, report: TaskReport, manifests: Mapping[str, Manifest]
@@ -82,9 +86,14 @@ class Committing:
                 continue
             newer = await self._newer(scope, grant, writes, standing)
             if newer is not None:
-                return await self._ending.overtaken(scope, grant, report, newer)
+                answer = await self._answer(scope, facts, grant)
+                return await self._ending.overtaken(scope, grant, report, newer, answer)
+            lineages = await self._lineages.changes(scope, grant, report)
+            if not _of_one_version(writes, lineages):
+                standing = await self._now(scope, facts, grant, report)
+                continue
             try:
-                await self._record(scope, facts, grant, report, writes, manifests)
+                await self._record(scope, facts, grant, report, writes, lineages, manifests)
             except PayloadCollected:
                 continue
             except StateMoved as moved:
@@ -93,6 +102,7 @@ class Committing:
                 standing = await self._now(scope, facts, grant, report)
                 continue
             reach("task.after_commit")
+            self._lineages.recorded(scope, lineages)
             self._recorded(scope, grant.execution_id)
             return "Completed"
         return await self._again(scope, grant, report, Conflict(f"other commits overtook it {TRIES} times"))
@@ -124,6 +134,7 @@ class Committing:
         grant: TaskGrant,
         report: TaskReport,
         writes: Writes,
+        lineages: Sequence[LineageChange],
         manifests: Mapping[str, Manifest],
     ) -> None:
         lease = grant.lease
@@ -132,12 +143,21 @@ class Committing:
             reach("task.after_manifest")
         appends = [self._drafts.committed(scope, grant, place, *kept) for place, kept in stored.items()]
         appends += [self._drafts.dropped(scope, grant, place, version) for place, version in writes.dropped.items()]
-        appends += [self._drafts.schema(scope, grant, change) for change in writes.schemas]
+        appends += self._drafts.datasets(scope, grant, writes.schemas, lineages)
         if report.operator_state is not None:
             appends.append(await self._state(scope, facts, grant, report.operator_state))
         appends.append(self._drafts.completed(scope, facts, grant, report, stored))
+        appends += await self._answer(scope, facts, grant)
         fence = Fence("task", 0, lease.task_id, lease.attempt, lease.token)
         await self._ledger.transact(Transition(tuple(appends), (fence,)))
+
+    async def _answer(self, scope: Scope, facts: JobFacts, grant: TaskGrant) -> tuple[Append, ...]:
+        """Tell the invalidation that asked for a task, if one did, that it is done."""
+        if not identity.is_again(grant.lease.task_id):
+            return ()
+        async with self._database.transaction(scope) as connection:
+            asked = await connection.fetchval(_ASKED, grant.execution_id, facts.generation)
+        return (self._drafts.processed(scope, facts.generation, grant),) if asked else ()
 
     async def _manifests(
         self, scope: Scope, writes: Writes, manifests: Mapping[str, Manifest]
@@ -180,3 +200,9 @@ class Committing:
         if kept != grant.operator_state:
             raise StateMoved(f"another task of {grant.job} changed the operator's state meanwhile")
         return self._drafts.state(scope, facts.generation, grant, state, version)
+
+
+def _of_one_version(writes: Writes, lineages: Sequence[LineageChange]) -> bool:
+    """Whether schema and lineage of each generation build on the same version of its stream."""
+    versions = {change.target.dataset_version: change.version for change in lineages}
+    return all(versions.get(one.target.dataset_version, one.version) == one.version for one in writes.schemas)

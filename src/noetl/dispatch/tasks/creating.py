@@ -85,12 +85,20 @@ class Creating:
             return True
 
     async def append(
-        self, scope: Scope, execution_id: int, facts: JobFacts, task: WantedTask, done_as: str | None = None
+        self,
+        scope: Scope,
+        execution_id: int,
+        facts: JobFacts,
+        task: WantedTask,
+        done_as: str | None = None,
+        *,
+        sent: PayloadRef | None = None,
     ) -> Append:
-        """Return the append that creates a task, which succeeds only once."""
+        """Return the append that creates a task, which succeeds only once; `sent` starts one that reads nothing else."""
         stream = identity.task_stream(scope, task.task_id)
         inputs = [_input(one) for one in task.inputs]
-        ref: PayloadRef | None = None
+        assert sent is None or not inputs
+        ref = sent
         if len(orjson.dumps(inputs)) > INLINE_BYTES:
             parts = {one["alias"]: one.pop("parts") for one in inputs}
             ref = await self._payloads.store(scope, orjson.dumps(parts), JSON)

@@ -22,7 +22,7 @@ from noetl.plan import identity
 ERROR_CHARACTERS: Final = 16_000
 _LEFT: Final = "SELECT max_attempts, cancel_requested FROM noetl.task WHERE task_id = $1"
 _REASON: Final = """
-SELECT meta ->> 'reason' FROM noetl.event WHERE stream_id = $1 AND event_type = 'task.cancel_requested'
+SELECT meta ->> 'reason' FROM noetl.known_event WHERE stream_id = $1 AND event_type = 'task.cancel_requested'
 ORDER BY stream_version DESC LIMIT 1
 """
 
@@ -69,8 +69,10 @@ class Ending:
         await self.record(scope, grant, "task.failed", {"error_kind": kind}, refused)
         return "Failed"
 
-    async def overtaken(self, scope: Scope, grant: TaskGrant, report: TaskReport, newer: str) -> TaskStatus:
-        """Record that another task made the same of newer inputs meanwhile, which stands."""
+    async def overtaken(
+        self, scope: Scope, grant: TaskGrant, report: TaskReport, newer: str, more: tuple[Append, ...] = ()
+    ) -> TaskStatus:
+        """Record that another task made the same of newer inputs meanwhile, which stands, and what follows from it."""
         lease = grant.lease
         stream = identity.task_stream(scope, lease.task_id)
         draft = self._drafting.one(
@@ -78,7 +80,7 @@ class Ending:
             meta={"attempt": lease.attempt, "as_task": newer}, payload_ref=report.logs,
         )  # fmt: skip
         fence = Fence("task", 0, lease.task_id, lease.attempt, lease.token)
-        await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
+        await self._ledger.transact(Transition((Append(stream, [draft]), *more), (fence,)))
         self._recorded(scope, grant.execution_id)
         return "Skipped"
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 import orjson
 
+from noetl.dag.durations import seconds_of
 from noetl.dispatch.tasks.jobs import JobFacts, Output
 from noetl.dispatch.tasks.reading import pinned_inputs
 from noetl.ledger.database import Connection, Database
@@ -116,8 +117,22 @@ def _grant(
         secrets=job.secrets,
         udf=None if job.udf is None else msgspec.to_builtins(job.udf),
         operator_state=state,
+        sent=_sent(claimed),
+        source=None if job.source is None else job.source.kind,
+        idle_seconds=_idle_seconds(job.idle_timeout),
         left=claimed.left,
     )
+
+
+def _sent(claimed: Claimed) -> PayloadRef | None:
+    """Return what started the task: a task without inputs has nothing else beside its row."""
+    if claimed.inputs_ref is None or orjson.loads(claimed.inputs or "[]"):
+        return None
+    return msgspec.convert(orjson.loads(claimed.inputs_ref), PayloadRef)
+
+
+def _idle_seconds(text: str | None) -> float | None:
+    return None if text in (None, "never") else seconds_of(text)
 
 
 async def _pinned(connection: Connection, read: Sequence[list[dict[str, Any]]]) -> dict[Pin, PayloadRef]:

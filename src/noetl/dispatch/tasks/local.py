@@ -85,9 +85,9 @@ class LocalTasks:
             rows = await self._waiting.take(runtimes, want, like)
             granted = await self._claim(worker, rows)
             left = deadline - loop.time()
-            if granted or left <= 0:
+            if granted or (not rows and left <= 0):
                 return granted
-            if not rows:
+            if not rows:  # else somebody else was quicker with all of them, and there may be more
                 await self._signal.wait(seen, min(left, POLL_SECONDS))
 
     async def _claim(self, worker: str, rows: Sequence[Any]) -> list[TaskGrant]:

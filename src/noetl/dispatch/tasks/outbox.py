@@ -10,16 +10,16 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Protocol
 
 import msgspec
 import orjson
 
+from noetl.dispatch.repeating import Repeating
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.tasks.backoff import OUTBOX, Backoff
-from noetl.errors import NoetlError, NotFound
+from noetl.errors import NotFound
 from noetl.faults import reach
 from noetl.ledger.database import Database
 from noetl.model.stream import Scope
@@ -120,30 +120,20 @@ class Outbox:
         """Touched when rows were written in this process."""
         self.on_delivered: Callable[[Scope, Sequence[OutboxRow]], None] | None = None
         """Told which rows were leased and worked off."""
-        self._task: asyncio.Task[None] | None = None
+        self._repeating = Repeating("the outbox", self._look_once, every_seconds=every_seconds, news=self.news)
 
     def start(self) -> None:
         """Deliver again and again until stopped."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="noetl-outbox")
+        self._repeating.start()
 
     async def stop(self) -> None:
         """Stop delivering; what is under way is left to whoever leases it next."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await self._repeating.stop()
 
-    async def _run(self) -> None:
-        while True:
-            seen = self.news.number
-            try:
-                while await self.drain():
-                    pass
-            except NoetlError as problem:
-                _log.warning("the outbox could not be drained: %s", problem.message)
-            except Exception:
-                _log.exception("the outbox stumbled")
-            await self.news.wait(seen, self._every)
+    async def _look_once(self) -> float:
+        while await self.drain():
+            pass
+        return self._every
 
     async def drain(self) -> int:
         """Deliver what is due in every organization, once, and return how many rows were taken."""

@@ -36,10 +36,10 @@ SELECT dataset_version::text AS dataset_version, partition_key, version FROM noe
 WHERE consumer = $1 AND dataset_version = ANY ($2::uuid[])
 """
 _OPEN: Final = """
-SELECT inputs, inputs_ref FROM noetl.task
+SELECT task_id::text AS task_id, inputs, inputs_ref FROM noetl.task
 WHERE generation = $1 AND runtime = $2 AND available_at IS NOT NULL AND lease_token IS NULL
 UNION ALL
-SELECT inputs, inputs_ref FROM noetl.task WHERE generation = $1 AND status = 'Running'
+SELECT task_id::text, inputs, inputs_ref FROM noetl.task WHERE generation = $1 AND status = 'Running'
 """
 _ANY_TASK: Final = """
 SELECT found.dedupe_key FROM unnest($2::text[]) AS w (partition_key) CROSS JOIN LATERAL (
@@ -91,7 +91,12 @@ async def read_cursors(
     if job.strategy != "PerUpdate":
         return {}
     # Tasks first: one that ends in between has moved its cursor by the time that is read.
-    under_way = await connection.fetch(_OPEN, job.generation, facts.definition.runtime)
+    under_way = [
+        row
+        for row in await connection.fetch(_OPEN, job.generation, facts.definition.runtime)
+        # What is built again consumes nothing: news stay for the task that is made for them.
+        if not identity.is_again(row["task_id"])
+    ]
     rows = await connection.fetch(_CURSORS, job.generation, [view.dataset_version for view in inputs.values()])
     cursors = {(row["dataset_version"], row["partition_key"]): row["version"] for row in rows}
     pinned = [await pinned_inputs(scope, payloads, row["inputs"], row["inputs_ref"]) for row in under_way]
@@ -103,8 +108,8 @@ async def pinned_inputs(
 ) -> list[dict[str, Any]]:
     """Return what a task reads, from its row or, if that was too much for it, from the payload the row names."""
     entries: list[dict[str, Any]] = orjson.loads(inputs or "[]")
-    if inputs_ref is None:
-        return entries
+    if inputs_ref is None or not entries:
+        return entries  # what a task without inputs names was sent to it
     ref = msgspec.convert(orjson.loads(inputs_ref), PayloadRef)
     parts = orjson.loads(await payloads.fetch(scope, ref))
     return [{**entry, "parts": parts[entry["alias"]]} for entry in entries]

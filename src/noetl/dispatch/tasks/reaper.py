@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
 from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.repeating import Repeating
 from noetl.dispatch.tasks.ending import Ending
 from noetl.dispatch.tasks.runs import Runs
-from noetl.errors import Conflict, NoetlError
+from noetl.errors import Conflict
 from noetl.faults import reach
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
@@ -52,29 +52,20 @@ class TaskReaper:
         self._every = every_seconds
         self.taken_back = 0
         """How many leases this process took back."""
-        self._task: asyncio.Task[None] | None = None
+        self._repeating = Repeating("the reaper of tasks", self._look_once, every_seconds=every_seconds)
 
     def start(self) -> None:
         """Look again and again until stopped."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="noetl-task-reaper")
+        self._repeating.start()
 
     async def stop(self) -> None:
         """Stop looking."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await self._repeating.stop()
 
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self.sweep()
-                await self._runs.settle_quiet()
-            except NoetlError as problem:
-                _log.warning("the reaper of tasks could not look: %s", problem.message)
-            except Exception:
-                _log.exception("the reaper of tasks stumbled")
-            await asyncio.sleep(self._every)
+    async def _look_once(self) -> float:
+        await self.sweep()
+        await self._runs.settle_quiet()
+        return self._every
 
     async def sweep(self) -> int:
         """Look once for leases that ran out, and return how many were taken back."""

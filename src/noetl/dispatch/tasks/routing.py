@@ -64,8 +64,7 @@ class Routing:
             for row in rows:
                 changed = (row.payload["dataset_uuid"], row.payload["dataset_version"])
                 if changed not in readers:
-                    found = await connection.fetch(_READERS, *changed)
-                    readers[changed] = [await self._jobs.get(scope, one["job_id"], connection) for one in found]
+                    readers[changed] = await self.readers(connection, scope, *changed)
                 for facts in readers[changed]:
                     only = affected(facts.view, changed[0], row.payload["partition_key"])
                     if only is None or only:
@@ -83,6 +82,13 @@ class Routing:
 
         await asyncio.gather(*map(answer, asked))
         return problems
+
+    async def readers(
+        self, connection: Connection, scope: Scope, dataset_uuid: str, dataset_version: str
+    ) -> list[JobFacts]:
+        """Return the jobs in use that read a generation of a dataset."""
+        found = await connection.fetch(_READERS, dataset_uuid, dataset_version)
+        return [await self._jobs.get(scope, one["job_id"], connection) for one in found]
 
     async def start(
         self,

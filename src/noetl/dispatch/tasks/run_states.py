@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -12,13 +13,14 @@ from noetl.ledger.database import Connection
 from noetl.model.stream import Scope, execution_stream
 
 _EVENTS: Final = """
-SELECT event_type, meta, error FROM noetl.event WHERE stream_id = $1 AND execution_id = $2
+SELECT event_type, meta, error FROM noetl.known_event WHERE stream_id = $1 AND execution_id = $2
   AND event_type IN ('execution.requested', 'execution.completed', 'execution.failed', 'execution.cancelled')
 ORDER BY stream_version
 """
-_QUIET: Final = """
-SELECT NOT EXISTS (SELECT FROM noetl.task WHERE execution_id = $1 AND available_at IS NOT NULL)
-   AND NOT EXISTS (SELECT FROM noetl.outbox WHERE execution_id = $1 AND status = 'Pending')
+_BUSY: Final = """
+SELECT EXISTS (SELECT FROM noetl.task WHERE execution_id = $1 AND available_at IS NOT NULL)
+    OR EXISTS (SELECT FROM noetl.outbox WHERE execution_id = $1 AND status = 'Pending')
+    OR EXISTS (SELECT FROM noetl.backfill WHERE backfill_id = $1 AND status IN ('queueing', 'running', 'paused'))
 """
 _FAILED: Final = """
 SELECT job, partition_key, error FROM noetl.task
@@ -71,20 +73,33 @@ async def read_run(connection: Connection, scope: Scope, execution_id: int) -> R
     )
 
 
-async def is_quiet(connection: Connection, run: Run) -> bool:
-    """Tell whether nothing of a run is under way or waits."""
-    if not await connection.fetchval(_QUIET, run.execution_id):
-        return False
-    if run.kind != "deploy":
-        return True
-    return not any(row["is_open"] for row in await connection.fetch(_BUILDING, run.dag_version_id))
+async def is_busy(connection: Connection, execution_id: int) -> bool:
+    """Tell whether anything that a run itself caused is under way or waits."""
+    return bool(await connection.fetchval(_BUSY, execution_id))
 
 
-async def failure_of(connection: Connection, run: Run) -> str | None:
-    """Say what went wrong first in a quiet run; None if all went well."""
+class Quiet(msgspec.Struct, frozen=True):
+    """A run of which nothing is under way or waits."""
+
+    error: str | None
+    """What went wrong first; None if all went well."""
+
+
+async def quiet(connection: Connection, run: Run) -> Quiet | None:
+    """Tell how a run came out of which nothing is under way or waits; None while something is."""
+    if await is_busy(connection, run.execution_id):
+        return None
+    # Looked at once: a task that another try opens between two looks would pass for one that failed.
+    building = await connection.fetch(_BUILDING, run.dag_version_id) if run.kind == "deploy" else []
+    if any(row["is_open"] for row in building):
+        return None
+    return Quiet(await _failure(connection, run, building))
+
+
+async def _failure(connection: Connection, run: Run, building: Sequence[Any]) -> str | None:
     failed = await connection.fetchrow(_FAILED, run.execution_id)
-    if failed is None and run.kind == "deploy":
-        failed = await connection.fetchrow(_BUILDING, run.dag_version_id)
+    if failed is None and building:
+        failed = building[0]
     if failed is not None:
         return f"job {failed['job']}, partition {failed['partition_key']}: {failed['error']}"
     dead = await connection.fetchrow(_DEAD, run.execution_id)

@@ -16,14 +16,15 @@ from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.tasks.by_hand import TasksByHand
 from noetl.dispatch.tasks.creating import Creating
-from noetl.dispatch.tasks.jobs import Jobs
+from noetl.dispatch.tasks.jobs import JobFacts, Jobs
 from noetl.dispatch.tasks.routing import Routing
-from noetl.dispatch.tasks.run_states import Run, failure_of, given_up, is_quiet, open_runs, read_run
+from noetl.dispatch.tasks.run_states import Run, given_up, is_busy, open_runs, quiet, read_run
 from noetl.errors import Conflict, InputError, KeyReused, NoetlError, NotFound
 from noetl.faults import reach
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
+from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, execution_stream
 from noetl.plan import identity
 
@@ -31,6 +32,9 @@ _log = logging.getLogger(__name__)
 
 GATHER_SECONDS: Final = 0.02
 """Ends of tasks within this time share one look at their run."""
+GATHER_MOST_SECONDS: Final = 0.32
+"""The same for runs that are still busy after a few looks: they have much to do, and looks at them cost the more."""
+_QUICK_LOOKS: Final = 4
 LOOK_SECONDS: Final = 1.0
 """How often one looks whether a run that another process drives has ended."""
 
@@ -39,6 +43,10 @@ _SOURCE: Final = """
 SELECT j.job_id::text AS job_id, j.activation
 FROM noetl.dag_current_version AS c JOIN noetl.job AS j USING (tenant_id, organization_id, dag_version_id)
 WHERE c.dag = $1 AND j.name = $2
+"""
+_BEGUN: Final = """
+SELECT execution_id FROM noetl.task WHERE task_id = $1
+UNION ALL SELECT execution_id FROM noetl.idempotency_key WHERE key = $2 AND expires_at > now() LIMIT 1
 """
 
 
@@ -93,6 +101,8 @@ class Runs:
         if row["activation"] != "source":
             raise InputError(f"job {job} of {dag} is started by what it reads, not by hand")
         facts = await self._jobs.get(scope, row["job_id"])
+        if facts.definition.source is not None and facts.definition.source.kind == "webhook":
+            raise InputError(f"job {job} of {dag} is started by what is sent to it, not by hand")
         execution_id = self._mint() if key is None else await self._keyed(scope, key)
         task = await self._routing.emission(scope, facts, identity.emission_key(execution_id))
         requested = self._requested(scope, execution_id, dag, facts.dag_version_id, requested_by, key)
@@ -107,6 +117,37 @@ class Runs:
         reach("run.after_request")
         self._recorded(scope, execution_id)
         return execution_id
+
+    async def start_once(
+        self,
+        scope: Scope,
+        facts: JobFacts,
+        dedupe_key: str,
+        *,
+        requested_by: str,
+        key: str | None = None,
+        sent: PayloadRef | None = None,
+    ) -> tuple[int, bool]:
+        """Start a source under a key that stands once in its generation; return the run, and whether this call began it.
+
+        `key` besides keeps it once for a while whatever the generation is; `sent` is what starts it.
+        """
+        task = await self._routing.emission(scope, facts, dedupe_key)
+        execution_id = self._mint()
+        requested = self._requested(scope, execution_id, facts.dag, facts.dag_version_id, requested_by, key)
+        created = await self._creating.append(scope, execution_id, facts, task, sent=sent)
+        reach("run.before_request")
+        try:
+            await self._ledger.transact(Transition((requested, created)))
+        except (KeyReused, Conflict):
+            async with self._database.transaction(scope) as connection:
+                found = await connection.fetchval(_BEGUN, task.task_id, key and f"request/{key}")
+            if found is None:
+                raise
+            return int(found), False
+        reach("run.after_request")
+        self._recorded(scope, execution_id)
+        return execution_id, True
 
     async def build(self, scope: Scope, execution_id: int, dag_version_id: str) -> list[str]:
         """Start what a deploy has to build, and what an earlier try at the same version gave up; return the tasks."""
@@ -161,12 +202,15 @@ class Runs:
     async def settle(self, scope: Scope, execution_id: int) -> RunEnd:
         """End a run that has nothing left to do, and say how it stands."""
         async with self._database.transaction(scope) as connection:
+            if await is_busy(connection, execution_id):  # by far the most frequent answer, and cheap to find
+                return RunEnd(execution_id=execution_id, status="open")
             run = await read_run(connection, scope, execution_id)
             if run.ended is not None:
                 return RunEnd(execution_id=execution_id, status=run.ended, error=run.error)
-            if run.kind not in {"deploy", "emission"} or not await is_quiet(connection, run):
-                return RunEnd(execution_id=execution_id, status="open")
-            error = await failure_of(connection, run)
+            found = await quiet(connection, run) if run.kind in {"deploy", "emission"} else None
+        if found is None:
+            return RunEnd(execution_id=execution_id, status="open")
+        error = found.error
         if run.kind == "deploy" and error is None:
             assert run.dag_version_id is not None
             # Its first tasks are made after the deploy itself: whoever died in between left nothing but this.
@@ -209,11 +253,14 @@ class Runs:
             self._settling = asyncio.get_running_loop().create_task(self._settle_noted(), name="noetl-runs")
 
     async def _settle_noted(self) -> None:
+        looks = 0
         while self._noted:
-            await asyncio.sleep(GATHER_SECONDS)
+            await asyncio.sleep(min(GATHER_SECONDS * 2 ** max(0, looks - _QUICK_LOOKS), GATHER_MOST_SECONDS))
+            looks += 1
             noted, self._noted = self._noted, set()
             for scope, execution_id in sorted(noted, key=lambda one: one[1]):
-                await self._tried(scope, execution_id)
+                if await self._tried(scope, execution_id):
+                    looks = 0
 
     async def _tried(self, scope: Scope, execution_id: int) -> bool:
         try:

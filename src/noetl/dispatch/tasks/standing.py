@@ -21,8 +21,13 @@ FROM unnest($1::uuid[], $2::text[]) AS w (dataset_version, partition_key)
 JOIN noetl.partition_version AS v USING (dataset_version, partition_key) WHERE v.current
 """
 _SCHEMAS: Final = """
-SELECT DISTINCT ON (s.dataset_version) s.dataset_version::text AS dataset_version, s.version, s.schema
-FROM noetl.dataset_schema AS s WHERE s.dataset_version = ANY ($1::uuid[]) ORDER BY s.dataset_version, s.version DESC
+SELECT w.dataset_version::text AS dataset_version, coalesce(h.version, 0) AS version, coalesce(s.schema, '[]') AS schema
+FROM unnest($1::uuid[]) AS w (dataset_version)
+LEFT JOIN noetl.stream AS h ON h.stream_id = 'dataset/' || w.dataset_version::text
+LEFT JOIN LATERAL (
+    SELECT s.schema FROM noetl.dataset_schema AS s WHERE s.dataset_version = w.dataset_version
+    ORDER BY s.version DESC LIMIT 1
+) AS s ON true
 """
 
 # Versions of inputs only grow: whoever read later ones of what both read, and no earlier one, knows more. Where that

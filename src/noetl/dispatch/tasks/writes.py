@@ -77,6 +77,9 @@ def planned_writes(grant: TaskGrant, report: TaskReport, standing: Standing) -> 
     parts: dict[Place, PlannedWrite] = {}
     for write in report.writes:
         place, target = (write.output, write.partition_key), targets[write.output]
+        strangers = [one.path for one in write.files if not _below(target.location, one.path)]
+        if strangers:
+            raise Refused(f"{strangers[0]} is no file of the generation it is committed to, below {target.location}")
         if place in parts:
             raise Refused(f"partition {write.partition_key} of output {write.output} is written twice")
         part = standing.parts.get(place)
@@ -108,6 +111,11 @@ def outrun(grant: TaskGrant, report: TaskReport, standing: Standing) -> list[Pla
         for write in report.writes
         if write.output in unique and write.base_version != _version(standing, (write.output, write.partition_key))
     ]
+
+
+def _below(location: str, path: str) -> bool:
+    """Tell whether a file lies below a prefix: what another generation has would go with that one."""
+    return path.startswith(location) and ".." not in path.split("/")
 
 
 def _version(standing: Standing, place: Place) -> int:

@@ -7,11 +7,13 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import duckdb
+import pyarrow
 
 from noetl.execute.outcome import Outcome
 from noetl.execute.tools.duckdb_databases import MEMORY, databases_of
 from noetl.execute.tools.duckdb_readable import like_all_moments, readable, unreadable
 from noetl.execute.tools.duckdb_secrets import Secret, drop, install, secrets_of
+from noetl.execute.tools.duckdb_tables import shown, tables_of
 from noetl.execute.tools.duckdb_values import BadTask, plain_value, problem_of
 from noetl.execute.tools.port import Call
 
@@ -36,7 +38,10 @@ class DuckdbTool:
                 secrets = await _secrets(call)
                 databases = await databases_of(call.resources, self._settings)
                 async with databases.connection(str(call.options.get("database") or MEMORY)) as connection:
-                    data = await databases.run(connection, lambda: _run(connection, text, call.options, secrets))
+                    tables = await tables_of(call)
+                    data = await databases.run(
+                        connection, lambda: _run_with(connection, text, call.options, secrets, tables)
+                    )
         except Exception as error:
             return Outcome(status="error", error=problem_of(error))
         return Outcome(data=data)
@@ -59,6 +64,18 @@ async def _secrets(call: Call) -> list[Secret]:
     found = await secrets_of(call.credentials, call.auth)
     cloud = call.options.get("gcs_credential")
     return [*found, *await secrets_of(call.credentials, {"gcs": cloud})] if cloud else found
+
+
+def _run_with(
+    connection: duckdb.DuckDBPyConnection,
+    text: str,
+    options: Mapping[str, Any],
+    secrets: list[Secret],
+    tables: Mapping[str, pyarrow.Table],
+) -> dict[str, Any]:
+    """Run the statements with tables beside those of the database."""
+    with shown(connection, tables):
+        return _run(connection, text, options, secrets)
 
 
 def _run(

@@ -41,6 +41,10 @@ class Payloads(Protocol):
         """Return the bytes of a reference."""
         ...
 
+    async def view(self, ref: PayloadRef) -> memoryview:
+        """Return the bytes of a reference where they lie, for use in this process."""
+        ...
+
 
 class Resources(Protocol):
     """What a worker's tools share and the worker closes at its end, such as connection pools, by a key of the tool's own."""

@@ -17,7 +17,9 @@ WHERE i.inhparent = 'noetl.event'::regclass AND c.relname <> 'event_root' ORDER 
 _OPEN = """
 SELECT count(*) AS executions, min(execution_id) AS first FROM (
     SELECT execution_id FROM noetl.event WHERE execution_id >= $1 AND execution_id < $2
-    GROUP BY tenant_id, organization_id, execution_id HAVING NOT bool_or(event_type = ANY ($3))
+    GROUP BY tenant_id, organization_id, execution_id
+    -- What belongs to no run, as the slots of schedules, has no end either.
+    HAVING bool_or(starts_with(stream_id, 'execution/')) AND NOT bool_or(event_type = ANY ($3))
 ) AS open
 """
 

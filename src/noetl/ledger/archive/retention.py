@@ -6,10 +6,10 @@ was read back whole. What stands in the way is reported, never forced.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ from noetl.ledger.archive.manifest import Payloads, prove
 from noetl.ledger.archive.partition import Partition, months_before
 from noetl.ledger.archive.rows import ArchiveRow, archive_rows
 from noetl.ledger.archive.writing import archive_partition
-from noetl.ledger.database import Database
+from noetl.ledger.database import Connection, Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.stream import Scope
 
@@ -38,11 +38,12 @@ class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArchiveOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """An archive that was given up."""
+    """An archive that was given up, or why it is kept."""
 
     scope: Scope
     partition: str
     events: int
+    reason: str | None = None
 
 
 class RetentionReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +52,7 @@ class RetentionReport(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
     partitions: tuple[PartitionOutcome, ...]
     removed_archives: tuple[ArchiveOutcome, ...]
+    kept_archives: tuple[ArchiveOutcome, ...] = ()
     expired_keys: int
     forgotten_streams: int
 
@@ -60,9 +62,21 @@ class RetentionReport(msgspec.Struct, frozen=True, kw_only=True):
         return sum(one.action == "refused" for one in self.partitions)
 
 
+class Keeping(NamedTuple):
+    """What decides about archives instead of their age alone: each says why an archive stays, or None if it may go.
+
+    `last_look` runs in the transaction that removes an archive, which ends with it.
+    """
+
+    reason: Callable[[ArchiveRow, datetime], str | None]
+    last_look: Callable[[Connection, ArchiveRow], Awaitable[str | None]]
+
+
 async def ensure_partitions(database: Database, months_ahead: int) -> list[str]:
     """Make the partitions of this month and the next ones, and return their names."""
     async with database.transaction(None) as connection:
+        # Taken before the statement that looks: processes that start together would all find them missing.
+        await connection.execute("SELECT pg_advisory_xact_lock(hashtext('noetl.event partitions'))")
         return list(await connection.fetchval("SELECT noetl.ensure_event_partitions_ahead_v1($1)", months_ahead))
 
 
@@ -74,6 +88,7 @@ async def retain(
     mint: Callable[[], int],
     keep_months: int | None,
     keep_archive_months: int | None = None,
+    keeping: Keeping | None = None,
     now: datetime,
     dry_run: bool = False,
 ) -> RetentionReport:
@@ -90,11 +105,13 @@ async def retain(
             else:
                 outcomes.append(await _drop(database, ledger, payloads, mint, month, now))
         forgotten = 0 if dry_run else await forget_streams(database)
-        removed = await _remove_archives(database, ledger, mint, keep_archive_months, now, dry_run=dry_run)
+        keeping = keeping or Keeping(lambda row, at: _young(row, at, keep_archive_months), _nobody)
+        removed, kept = await _remove_archives(database, ledger, mint, keeping, now, dry_run=dry_run)
     return RetentionReport(
         dry_run=dry_run,
         partitions=tuple(outcomes),
         removed_archives=tuple(removed),
+        kept_archives=tuple(kept),
         expired_keys=keys,
         forgotten_streams=forgotten,
     )
@@ -138,38 +155,54 @@ async def _prove(database: Database, payloads: Payloads, month: Partition) -> No
         await prove(payloads, row.scope, await row.manifest(payloads))
 
 
+async def _nobody(connection: Connection, row: ArchiveRow) -> str | None:
+    return None
+
+
+def _young(row: ArchiveRow, now: datetime, keep_months: int | None) -> str | None:
+    if keep_months is None:
+        return "archives are kept for ever"
+    return f"younger than {keep_months} months" if row.partition.ends > months_before(now, keep_months) else None
+
+
 async def _remove_archives(
     database: Database,
     ledger: PostgresLedger,
     mint: Callable[[], int],
-    keep_archive_months: int | None,
+    keeping: Keeping,
     now: datetime,
     *,
     dry_run: bool,
-) -> list[ArchiveOutcome]:
-    if keep_archive_months is None:
-        return []
-    oldest_kept = months_before(now, keep_archive_months)
+) -> tuple[list[ArchiveOutcome], list[ArchiveOutcome]]:
     async with database.transaction(None, "retention") as connection:
         rows = await archive_rows(connection)
-    removed = []
+    removed: list[ArchiveOutcome] = []
+    kept: list[ArchiveOutcome] = []
     for row in rows:
-        if row.dropped and not row.removed and row.partition.ends <= oldest_kept:
-            if not dry_run:
-                await _remove_archive(ledger, row, mint(), now)
-            removed.append(ArchiveOutcome(scope=row.scope, partition=row.partition.name, events=row.events))
-    return removed
+        if row.dropped and not row.removed:
+            reason = keeping.reason(row, now)
+            if reason is None and not dry_run:
+                reason = await _remove_archive(ledger, row, mint(), now, keeping)
+            outcome = ArchiveOutcome(scope=row.scope, partition=row.partition.name, events=row.events, reason=reason)
+            (removed if reason is None else kept).append(outcome)
+    return removed, kept
 
 
-async def _remove_archive(ledger: PostgresLedger, row: ArchiveRow, event_id: int, now: datetime) -> None:
+async def _remove_archive(
+    ledger: PostgresLedger, row: ArchiveRow, event_id: int, now: datetime, keeping: Keeping
+) -> str | None:
     draft = removed_draft(row.scope, row.partition.name, event_id, now)
     async with ledger.decision(row.scope) as decision:
+        reason = await keeping.last_look(decision.connection, row)
+        if reason is not None:
+            return reason
         await decision.connection.execute(
             "UPDATE noetl.event_archive SET removed_at = $2 WHERE partition = $1", row.partition.name, now
         )
         # From here on nothing refers to the archived objects, and garbage collection takes them.
         await decision.connection.execute("DELETE FROM noetl.archive_payload WHERE partition = $1", row.partition.name)
         await decision.append(draft.stream, [draft])
+    return None
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 
 _SELECT = (
-    "SELECT tenant_id, organization_id, partition, events, executions, bounds, manifest_ref,"
+    "SELECT tenant_id, organization_id, partition, events, executions, bounds, manifest_ref, archived_at,"
     " dropped_at IS NOT NULL AS dropped, removed_at IS NOT NULL AS removed FROM noetl.event_archive"
     " WHERE ($1::text IS NULL OR partition = $1) ORDER BY partition, tenant_id, organization_id"
 )
@@ -33,6 +34,7 @@ class ArchiveRow(msgspec.Struct, frozen=True, kw_only=True):
     executions: int
     bounds: dict[int, tuple[int, int]]
     manifest_ref: PayloadRef
+    archived_at: datetime
     dropped: bool
     removed: bool
 
@@ -70,6 +72,7 @@ def _row(found: Any) -> ArchiveRow:
         executions=found["executions"],
         bounds=msgspec.json.decode(found["bounds"], type=dict[int, tuple[int, int]]),
         manifest_ref=msgspec.json.decode(found["manifest_ref"], type=PayloadRef),
+        archived_at=found["archived_at"],
         dropped=found["dropped"],
         removed=found["removed"],
     )

@@ -193,10 +193,9 @@ CREATE TABLE noetl.task (
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE noetl.task IS 'Units of jobs'' work. One that has `available_at` is open: it waits, runs, or will be tried again.';
 CREATE UNIQUE INDEX uidx_task_dedupe ON noetl.task (generation, dedupe_key, tenant_id, organization_id);
-CREATE INDEX idx_task_free ON noetl.task (runtime, available_at, tenant_id, organization_id)
+CREATE INDEX idx_task_free ON noetl.task (runtime, available_at, created_event_id, tenant_id, organization_id)
     WHERE available_at IS NOT NULL AND lease_token IS NULL;
 CREATE INDEX idx_task_running ON noetl.task (generation, tenant_id, organization_id) WHERE status = 'Running';
-CREATE INDEX idx_task_lease ON noetl.task (lease_until) WHERE status = 'Running';
 CREATE INDEX idx_task_execution ON noetl.task (execution_id, available_at, tenant_id, organization_id);
 CREATE INDEX idx_task_memo ON noetl.task (memo_key, tenant_id, organization_id) WHERE status = 'Completed';
 

@@ -258,11 +258,13 @@ BEGIN
     END IF;
 
     IF written > 0 THEN
-        FOR slot IN 1..cardinality(s_stream) LOOP
-            UPDATE noetl.stream AS known SET version = reached[slot]
-            WHERE known.tenant_id = p_tenant AND known.organization_id = p_organization
-              AND known.stream_id = s_stream[slot] AND known.version <> reached[slot];
-        END LOOP;
+        -- Streams come sorted, so that the place of one among them is found by halving. Which ones is asked of the
+        -- variable itself: of another relation's column no index would be asked.
+        WITH own AS MATERIALIZED (SELECT s_stream AS names, reached AS versions)
+        UPDATE noetl.stream AS known SET version = own.versions[width_bucket(known.stream_id, own.names)] FROM own
+        WHERE known.tenant_id = p_tenant AND known.organization_id = p_organization
+          AND known.stream_id = ANY (s_stream)
+          AND known.version <> own.versions[width_bucket(known.stream_id, own.names)];
 
         -- One time for the whole call, taken once the heads are held: time never runs backwards within a shard.
         IF cardinality(s_stream) > 1 THEN
@@ -351,7 +353,9 @@ CREATE FUNCTION noetl.append_v3(
 ) RETURNS TABLE (outcome integer, first_version bigint, first_position bigint, event_ids bigint[])
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     -- Planning anew for every call would take longer than the call: all that varies is how much is in the arrays.
-    SET plan_cache_mode = force_generic_plan AS $$
+    SET plan_cache_mode = force_generic_plan
+    -- A plan that is made while tables are empty is kept when they are not.
+    SET enable_seqscan = off AS $$
 DECLARE
     own    noetl.new_append;
     fence  noetl.lease_fence;

@@ -86,7 +86,7 @@ class PlaybookOperator:
         if frames:
             for frame in frames:
                 ref = _reference(frame["payload_ref"])
-                for row in records(rows_of(await self._payloads.fetch(self._scope, ref)), path):
+                for row in records(rows_of(await self._payloads.view(self._scope, ref)), path):
                     yield row
             return
         result = state.results[step]

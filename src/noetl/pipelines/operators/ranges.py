@@ -7,8 +7,11 @@ same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pyarrow as pa
 
+from noetl.model.lineage import Kind, Lineage, lineage_of
 from noetl.pipelines.in_process import OperatorFailed, Produced
 from noetl.pipelines.tables import TableReader
 from noetl.spark.protocol import Work
@@ -40,7 +43,10 @@ class RangeAggregator:
             reached = max(reached, greatest + 1)
         rows = [(at, at + size) for at in range(begin, begin + (reached - begin) // size * size, size)]
         following = rows[-1][1] if rows else begin
-        return Produced(tables={0: ranges(rows)}, state={"next_start": following, "seen": reached})
+        lineage = range_lineage({one.alias: (column,) for one in work.grant.inputs}, "aggregated")
+        return Produced(
+            tables={0: ranges(rows)}, state={"next_start": following, "seen": reached}, lineage={0: lineage}
+        )
 
 
 class RangeSplitter:
@@ -59,7 +65,16 @@ class RangeSplitter:
                 raise OperatorFailed(f"input {one.alias} has no columns start and end", retryable=False)
             for start, end in zip(table.column("start").to_pylist(), table.column("end").to_pylist(), strict=True):
                 rows.update((at, min(at + size, end)) for at in range(start, end, size))
-        return Produced(tables={0: ranges(sorted(rows))})
+        lineage = range_lineage({one.alias: ("start", "end") for one in work.grant.inputs}, "transformed")
+        return Produced(tables={0: ranges(sorted(rows))}, lineage={0: lineage})
+
+
+def range_lineage(read: Mapping[str, Sequence[str]], kind: Kind) -> Lineage:
+    """Return where ranges come from: all their columns from the same ones of the inputs."""
+    origins: dict[tuple[str | None, str | None], Kind] = {
+        (alias, column): kind for alias, columns in read.items() for column in columns
+    }
+    return lineage_of("operator", dict.fromkeys(_SCHEMA.names, origins))
 
 
 def ranges(rows: list[tuple[int, int]]) -> pa.Table:

@@ -1,7 +1,9 @@
 """The udf operator: a function of the bundle, run in a process of its own that has no secrets and no way to the ledger.
 
 `udf.entrypoint` is a Python file with a function `run`, which is called with pyarrow tables by alias and returns a table,
-or a list of tables, one per output. Tables pass as Arrow files in a directory of its own.
+or a list of tables, one per output. If it takes `state` it gets what its last task left there, a dictionary it may change;
+if it takes `stopping`, a function that tells whether it should end soon. Tables pass as Arrow files in a directory of its
+own.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import pyarrow.feather as feather
 
 from noetl.catalog.bundles import unpack
 from noetl.pipelines.in_process import OperatorFailed, Produced
+from noetl.pipelines.stopping import stop_asked
 from noetl.pipelines.tables import TableReader
 from noetl.spark.protocol import Work
 
@@ -26,7 +29,7 @@ MEMORY_BYTES: Final = 2 << 30
 _LOG: Final = 1 << 20
 
 _RUNNER: Final = """
-import importlib.util, json, resource, sys
+import importlib.util, inspect, json, os, resource, sys
 import pyarrow.feather as feather
 told = json.load(open("told.json"))
 resource.setrlimit(resource.RLIMIT_DATA, (told["memory"], told["memory"]))
@@ -35,7 +38,13 @@ spec = importlib.util.spec_from_file_location("entrypoint", told["file"])
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 tables = {alias: feather.read_table(path, memory_map=False) for alias, path in told["inputs"].items()}
-made = module.run(**tables)
+offered = {"state": told["state"], "stopping": lambda: os.path.exists("stop")}
+taken = inspect.signature(module.run).parameters
+more = {name: value for name, value in offered.items() if name in taken and name not in tables}
+made = module.run(**tables, **more)
+if "state" in more:
+    with open("state.json", "w") as file:
+        json.dump(more["state"], file, allow_nan=False)
 for number, table in enumerate(made if isinstance(made, (list, tuple)) else [made]):
     feather.write_feather(table, f"output-{number}.arrow", compression="uncompressed")
 """
@@ -56,9 +65,10 @@ class UdfOperator:
         tables = {one.alias: await self._reader.read(work, one) for one in grant.inputs}
         with tempfile.TemporaryDirectory(prefix="noetl-udf-") as folder:
             here = Path(folder)
-            await asyncio.to_thread(_prepare, here, bundle, tables, file)
+            await asyncio.to_thread(_prepare, here, bundle, tables, file, grant.operator_state)
             log = await self._run(here, grant.timeout_seconds or LIMIT_SECONDS)
             outputs = await asyncio.to_thread(_outputs, here)
+            state = await asyncio.to_thread(_state, here)
         wanted = {target.output for target in grant.targets}
         if wanted - outputs.keys():
             raise OperatorFailed(
@@ -66,19 +76,22 @@ class UdfOperator:
                 retryable=False,
                 log=log,
             )
-        return Produced(tables={output: outputs[output] for output in wanted}, log=log)
+        changed = state if state != grant.operator_state else None
+        return Produced(tables={output: outputs[output] for output in wanted}, state=changed, log=log)
 
     async def _run(self, here: Path, seconds: float) -> str:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-c", _RUNNER, cwd=here, env={"PATH": "/usr/bin:/bin", "HOME": str(here)},
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
+        telling = asyncio.create_task(_tell_to_stop(here))
         try:
             async with asyncio.timeout(seconds):
                 said, _ = await process.communicate()
         except TimeoutError:
             raise OperatorFailed(f"the function took longer than its {seconds:g} s") from None
         finally:
+            telling.cancel()
             if process.returncode is None:
                 process.kill()
                 await process.wait()
@@ -89,7 +102,13 @@ class UdfOperator:
         return log
 
 
-def _prepare(here: Path, bundle: bytes, tables: dict[str, pa.Table], file: str) -> None:
+async def _tell_to_stop(here: Path) -> None:
+    """Let the function know when it should end soon."""
+    await stop_asked().wait()
+    await asyncio.to_thread((here / "stop").touch)
+
+
+def _prepare(here: Path, bundle: bytes, tables: dict[str, pa.Table], file: str, state: dict[str, Any]) -> None:
     code = here / "code"
     unpack(bundle, code)
     if not (code / file).is_file():
@@ -99,9 +118,19 @@ def _prepare(here: Path, bundle: bytes, tables: dict[str, pa.Table], file: str) 
         inputs[alias] = f"input-{number}.arrow"
         feather.write_feather(table, here / inputs[alias], compression="uncompressed")
     told: dict[str, Any] = {
-        "code": str(code), "file": str(code / file), "inputs": inputs, "memory": MEMORY_BYTES,
+        "code": str(code), "file": str(code / file), "inputs": inputs, "memory": MEMORY_BYTES, "state": state,
     }  # fmt: skip
     (here / "told.json").write_text(json.dumps(told))
+
+
+def _state(here: Path) -> dict[str, Any] | None:
+    left = here / "state.json"
+    if not left.exists():
+        return None
+    state = json.loads(left.read_text())
+    if not isinstance(state, dict):
+        raise OperatorFailed("the state the function left is no dictionary", retryable=False)
+    return state
 
 
 def _outputs(here: Path) -> dict[int, pa.Table]:

@@ -24,16 +24,18 @@ def row_checksum(folded: FoldedRow) -> str:
 def canonical_row(folded: FoldedRow) -> tuple[bytes, str]:
     """Return a row's canonical JSON and its checksum: what a store keeps."""
     row = canonical_json(folded.row)
-    return row, f"{_number(folded.key, folded.version, row):064x}"
+    return row, f"{text_number(folded.key, folded.version, row):064x}"
 
 
 def row_number(key: tuple[str, str, str, str], version: int, row: Row) -> int:
     """Return a row's checksum as the number that tallies add up."""
-    return _number(key, version, canonical_json(row))
+    return text_number(key, version, canonical_json(row))
 
 
-def _number(key: tuple[str, str, str, str], version: int, row: bytes) -> int:
-    """Hash the canonical JSON of an object with the fields `id`, `organization_id`, `projection`, `row`, `tenant_id` and
+def text_number(key: tuple[str, str, str, str], version: int, row: bytes) -> int:
+    """Return the checksum, as a number, of a row given as its canonical JSON.
+
+    Hashed is the canonical JSON of an object with the fields `id`, `organization_id`, `projection`, `row`, `tenant_id` and
     `version`. It is put together here, because all but two of them repeat from row to row.
     """
     tenant_id, organization_id, projection, row_id = key

@@ -98,6 +98,7 @@ def _issued(work: OpenWork, event: Event) -> None:
         "loop_id": text_of(event.loop_id),
         "child_execution_id": None if child is None else str(int(child)),
         "issued_event_id": str(event.event_id),
+        "near": copied(meta.get("near")),
     }
 
 

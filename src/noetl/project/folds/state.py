@@ -167,18 +167,36 @@ class FoldState:
         if self._on_ended is not None:
             self._on_ended(lane.folded(key, held))
 
-    def keys_of(self, event: Event) -> list[RowKey]:
-        """Return the rows the event may touch: what to load and `seed` before it is applied."""
-        event = self._upcasters.upcast(event)
-        route = self._routes_of(event.tenant_id, event.organization_id)[event.event_type]
-        lanes = [*route.free]
-        if in_own_execution(event):
-            lanes += [step.lane for step in (*route.own, *route.runs)]
-        named = ((lane.projection, lane.fold.key(event)) for lane in lanes)
+    def keys_of(self, events: Iterable[Event]) -> list[RowKey]:
+        """Return the rows to load and `seed` before the events are applied: all they may touch but those they open.
+
+        Say with `skip_to` first what the stored rows have already: such events open nothing and touch nothing.
+        """
+        wanted: dict[tuple[str, str], dict[str, dict[str, bool]]] = {}
+        for given in events:
+            if given.position <= self._positions.get(given.shard, 0):
+                continue
+            event = self._upcasters.upcast(given)
+            scope = (event.tenant_id, event.organization_id)
+            free, own, in_runs = self._routes_of(*scope)[event.event_type]
+            rows = wanted.setdefault(scope, {})
+            for lane in free:
+                row_id = lane.fold.key(event)
+                if row_id is not None:
+                    rows.setdefault(lane.projection, {})[row_id] = True
+            if (own or in_runs) and in_own_execution(event):
+                for step in (*own, *in_runs):
+                    row_id = step.key(event)
+                    if row_id is not None:
+                        of_lane = rows.setdefault(step.lane.projection, {})
+                        if row_id not in of_lane:
+                            of_lane[row_id] = not _opens(event, step.lane.projection, row_id)
         return [
-            RowKey(event.tenant_id, event.organization_id, projection, row_id)
-            for projection, row_id in named
-            if row_id is not None
+            RowKey(*scope, projection, row_id)
+            for scope, rows in wanted.items()
+            for projection, named in rows.items()
+            for row_id, load in named.items()
+            if load
         ]
 
     def seed(self, rows: Iterable[FoldedRow]) -> None:
@@ -255,6 +273,15 @@ class FoldState:
             state.seed(lane.imported(part["rows"]))
         state._positions = {int(shard): position for shard, position in exported["positions"].items()}
         return state
+
+
+def _opens(event: Event, projection: str, row_id: str) -> bool:
+    """Tell whether no row of that name can have been there before: it is named after the stream that begins here."""
+    return (
+        event.stream_version == 1
+        and event.stream_id == f"{streams_of(event.execution_id)}{projection}/{event.aggregate_id}"
+        and row_id == f"{event.execution_id}/{event.aggregate_id}"
+    )
 
 
 def _other_version(projection: str, found: int, known: int) -> Unsupported:

@@ -24,6 +24,7 @@ def clashes(settings: Settings) -> Iterator[Clash]:
     """Find every clash between settings."""
     yield from _database(settings)
     yield from _payload_store(settings)
+    yield from _stream(settings)
     keep, archive = ("event_store", "retention", "keep_months"), ("event_store", "retention", "keep_archive_months")
     retention = settings.event_store.retention
     if retention.keep_archive_months is not None:
@@ -45,6 +46,25 @@ def _database(settings: Settings) -> Iterator[Clash]:
     if database.owner_url is not None and database.url is None:
         hint = "set NOETL_DATABASE_URL to the runtime role's connection, or remove the owner's"
         yield Clash(owner, (url,), "is given, but database.url is not", hint)
+
+
+def _stream(settings: Settings) -> Iterator[Clash]:
+    store, above = settings.event_store, ("event_store", "connection")
+    way, backend, url = ("event_store", "write_path"), ("event_store", "distribution_backend"), (*above, "url")
+    fsync, always = (*above, "require_fsync"), (*above, "sync_interval_always")
+    nats = store.distribution_backend == "nats-jetstream"
+    if store.write_path != "ledger" and not nats:
+        hint = "set distribution_backend: nats-jetstream and connection.url, or leave write_path at ledger"
+        yield Clash(way, (backend,), f"{store.write_path} needs a stream outside PostgreSQL", hint)
+    if nats and (
+        store.connection.url is None or not store.connection.url.get_secret_value().startswith(("nats", "tls"))
+    ):
+        yield Clash(url, (backend,), "must be that of a NATS server", "such as nats://nats:4222")
+    if store.write_path == "stream" and store.connection.require_fsync and not store.connection.sync_interval_always:
+        hint = "run NATS with `sync_interval: always` and set sync_interval_always: true, or do not require it"
+        yield Clash(
+            fsync, (way, always), "is set, and nobody says that NATS syncs a write before it acknowledges it", hint
+        )
 
 
 def _payload_store(settings: Settings) -> Iterator[Clash]:

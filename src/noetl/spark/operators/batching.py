@@ -1,7 +1,7 @@
 """Works of one job go in, one result for each comes out as soon as it is there.
 
-Works whose rows never meet run as one Spark job with the task in the plan; all others, and those of a batch that
-failed, run as jobs of their own beside each other.
+Works whose rows never meet run as one Spark job with the task in the plan; other queries side by side in one plan; all
+others, and those of a batch that failed, run as jobs of their own beside each other.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -18,9 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from sqlglot import exp
 
 from noetl.model.dataset import ALL, Manifest, partition_values
-from noetl.model.task import TaskInput
+from noetl.model.lineage import Lineage
+from noetl.model.task import PartitionWrite, TaskInput
 from noetl.spark.checking import run_checks
 from noetl.spark.lake import Lake
+from noetl.spark.lineage import marked, told_lineage
 from noetl.spark.obstore_rows import SOME
 from noetl.spark.operators.failures import failure_of
 from noetl.spark.operators.port import Given
@@ -36,6 +39,7 @@ from noetl.spark.operators.running import (
     subject_of,
     task_session,
 )
+from noetl.spark.operators.side_by_side import BRANCHES, write_side_by_side
 from noetl.spark.operators.spark_sql import job_query, refuse_other_relations
 from noetl.spark.protocol import Work, WorkResult
 from noetl.spark.query_tree import one_query
@@ -50,8 +54,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Deliver = Callable[[WorkResult], None]
+Way = Callable[["SparkSession", Sequence[Work], Lake, float], list[WorkResult]]
+"""How works are run together; it raises NotSeparable for works that it is not for."""
 _BESIDE: Final = max(4, 2 * (os.cpu_count() or 1))
 """Spark jobs at once: more than cores, since a small job mostly waits for its driver."""
+_PLANS: Final = 2
+"""Plans of works side by side at once: one is made while another runs."""
 _MIXING: Final = (exp.Group, exp.Window, exp.Distinct, exp.Join, exp.SetOperation)
 
 
@@ -60,10 +68,7 @@ def run_batch(session: SparkSession, works: Sequence[Work], lake: Lake, deliver:
     left, reason = list(works), None
     ready = [work for work in works if not interrupted(work.tag)]
     if len(ready) > 1:
-        done, reason = _tried_together(session, ready, lake)
-        for result in done:
-            deliver(result)
-        told = {result.task_id for result in done}
+        told, reason = _shared(session, ready, lake, deliver)
         left = [work for work in works if work.grant.lease.task_id not in told]
 
     def alone(work: Work) -> None:
@@ -75,44 +80,84 @@ def run_batch(session: SparkSession, works: Sequence[Work], lake: Lake, deliver:
         list(pool.map(alone, left))
 
 
-def _tried_together(session: SparkSession, works: Sequence[Work], lake: Lake) -> tuple[list[WorkResult], str | None]:
-    """Run works as one Spark job; of works that must run by themselves nothing comes back but the reason."""
-    try:
-        return _together(session, works, lake), None
-    except NotSeparable as error:
-        return [], str(error)
-    except (Exception, Interrupted) as error:
-        # Which of them is to blame shows when each runs by itself.
-        return [], f"all together failed: {failure_of(error).message}"
+def _shared(session: SparkSession, works: Sequence[Work], lake: Lake, deliver: Deliver) -> tuple[set[str], str | None]:
+    """Run works as few Spark jobs and deliver what comes of it; return whose results are told, and why not those of all."""
+    told: set[str] = set()
+    reasons: list[str] = []
+
+    def tried(way: Way, together: Sequence[Work]) -> bool:
+        try:
+            done = _together(session, together, lake, way)
+        except NotSeparable as error:
+            reasons.append(str(error))
+            return False
+        except (Exception, Interrupted) as error:
+            # Which of them is to blame shows when each runs by itself.
+            reasons.append(f"all together failed: {failure_of(error).message}")
+            return True
+        for result in done:
+            deliver(result)
+            told.add(result.task_id)
+        return True
+
+    if not tried(_keyed, works):
+        pieces = [works[start : start + BRANCHES] for start in range(0, len(works), BRANCHES)]
+        if tried(_beside, pieces[0]):
+            with ThreadPoolExecutor(max(1, min(_PLANS, len(pieces) - 1))) as pool:
+                list(pool.map(lambda piece: tried(_beside, piece), pieces[1:]))
+    return told, reasons[-1] if reasons else None
 
 
-def _together(session: SparkSession, works: Sequence[Work], lake: Lake) -> list[WorkResult]:
+def _together(session: SparkSession, works: Sequence[Work], lake: Lake, way: Way) -> list[WorkResult]:
     since = time.perf_counter()
     _refuse_mixed(works)
     with working(session, [work.tag for work in works]):
-        own = task_session(session, works[0])
-        if works[0].grant.operator == "spark_sql":
-            rows, inputs, always = _query(own, works, lake)
-        elif works[0].grant.operator == "pyspark" and works[0].grant.config.get("batch") is True:
-            rows, inputs, always = _function(own, works, lake)
-        else:
-            raise NotSeparable("the operator takes one task at a time")
-        return _ended(own, works, rows, inputs, lake, always=always, since=since)
+        return way(task_session(session, works[0]), works, lake, since)
+
+
+def _keyed(own: SparkSession, works: Sequence[Work], lake: Lake, since: float) -> list[WorkResult]:
+    """Run works whose rows never meet, with the task in the plan."""
+    if works[0].grant.operator == "spark_sql":
+        asked = _query(own, works, lake)
+    elif works[0].grant.operator == "pyspark" and works[0].grant.config.get("batch") is True:
+        asked = _function(own, works, lake)
+    else:
+        raise NotSeparable("the operator takes one task at a time")
+    places = [place_of(work) for work in works]
+    by_task = write_batch(asked.rows, works[0].grant.targets[0], places, lake, types=column_types(asked.inputs))
+    told = [index for index in range(len(works)) if not (asked.always and not by_task[index].files)]
+    return _ended(own, works, by_task, told, lake, since, metrics={"batch": len(works)}, lineage=asked.lineage)
+
+
+def _beside(own: SparkSession, works: Sequence[Work], lake: Lake, since: float) -> list[WorkResult]:
+    """Run works whose rows would meet, each in a branch of one plan."""
+    by_task, lineage = write_side_by_side(own, works, lake)
+    metrics = {"batch": len(works), "beside": True}
+    return _ended(own, works, by_task, range(len(works)), lake, since, metrics=metrics, lineage=lineage)
+
+
+@dataclass(frozen=True)
+class _Together:
+    """What all works come to at once."""
+
+    rows: DataFrame
+    """With the task of each in `TASK`."""
+    inputs: Mapping[str, DataFrame]
+    lineage: dict[int, Lineage]
+    always: bool = False
+    """Whether a work alone answers with a row even where it has none here."""
 
 
 def _ended(
     own: SparkSession,
     works: Sequence[Work],
-    rows: DataFrame,
-    inputs: Mapping[str, DataFrame],
+    by_task: dict[int, PartitionWrite],
+    told: Sequence[int],
     lake: Lake,
-    *,
-    always: bool,
     since: float,
+    **more: Any,
 ) -> list[WorkResult]:
     target = works[0].grant.targets[0]
-    by_task = write_batch(rows, target, [place_of(work) for work in works], lake, types=column_types(inputs))
-    told = [index for index in range(len(works)) if not (always and not by_task[index].files)]
 
     def finished(index: int) -> None:
         work = works[index]
@@ -124,7 +169,7 @@ def _ended(
     wanted = output_checks(works[0], target)
     checks = run_checks(own, wanted, subjects, lake) if wanted and subjects else [()] * len(told)
     return [
-        ended_well(works[index], [by_task[index]], found, since, metrics={"batch": len(works)})
+        ended_well(works[index], [by_task[index]], found, since, **more)
         for index, found in zip(told, checks, strict=True)
     ]
 
@@ -160,7 +205,7 @@ def _manifests(works: Sequence[Work]) -> dict[str, Manifest]:
     return {digest: manifest for work in works for digest, manifest in work.manifests.items()}
 
 
-def _query(own: SparkSession, works: Sequence[Work], lake: Lake) -> tuple[DataFrame, dict[str, DataFrame], bool]:
+def _query(own: SparkSession, works: Sequence[Work], lake: Lake) -> _Together:
     """Answer the job's query for all works at once; the rows have their task in `TASK`."""
     keyed, shared = _sorted_inputs(works)
     sql = job_query(works[0])
@@ -170,6 +215,7 @@ def _query(own: SparkSession, works: Sequence[Work], lake: Lake) -> tuple[DataFr
     with_task = {alias: keyed_frame(own, given, manifests, lake) for alias, given in keyed.items()}
     inputs = {alias: rows.drop(TASK) for alias, rows in with_task.items()}
     inputs |= {alias: frame_of(own, given, manifests, lake) for alias, given in shared.items()}
+    inputs = {alias: marked(rows, alias) for alias, rows in inputs.items()}
     for alias, rows in inputs.items():
         rows.createOrReplaceTempView(alias)
     tree, plain = one_query(sql), own.sql(sql)
@@ -184,7 +230,7 @@ def _query(own: SparkSession, works: Sequence[Work], lake: Lake) -> tuple[DataFr
     if tree.find(*_MIXING) and not tree.args.get("order"):
         # Otherwise every Spark task would write a file of its own for every task.
         answer = answer.hint("rebalance", TASK)
-    return answer, inputs, carried.always_answers
+    return _Together(answer, inputs, told_lineage(works[0], {0: plain}, inputs, sql), carried.always_answers)
 
 
 def _same(one: DataFrame, other: DataFrame) -> bool:
@@ -198,7 +244,7 @@ def _same(one: DataFrame, other: DataFrame) -> bool:
     return bool(first.sameResult(second))
 
 
-def _function(own: SparkSession, works: Sequence[Work], lake: Lake) -> tuple[DataFrame, dict[str, DataFrame], bool]:
+def _function(own: SparkSession, works: Sequence[Work], lake: Lake) -> _Together:
     """Call the job's function once with the rows of all works; its partition columns say which is whose."""
     target = works[0].grant.targets[0]
     keys = [work.grant.partition_key for work in works]
@@ -207,9 +253,10 @@ def _function(own: SparkSession, works: Sequence[Work], lake: Lake) -> tuple[Dat
     keyed, shared = _sorted_inputs(works)
     manifests = _manifests(works)
     joined = {alias: joined_input(given) for alias, given in keyed.items()} | shared
-    inputs = {alias: frame_of(own, given, manifests, lake) for alias, given in joined.items()}
+    inputs = {alias: marked(frame_of(own, given, manifests, lake), alias) for alias, given in joined.items()}
     whole = msgspec.structs.replace(works[0], grant=msgspec.structs.replace(works[0].grant, partition_key=ALL))
     answer = pyspark_function(Given(own, whole, inputs, lake)).outputs[0]
+    lineage = told_lineage(works[0], {0: answer}, inputs)
     texts = [partition_values(key) for key in keys]
     table = {
         f"__noetl_k{index}": [SOME + (one[name] or "") if one[name] is not None else "n" for one in texts]
@@ -220,4 +267,4 @@ def _function(own: SparkSession, works: Sequence[Work], lake: Lake) -> tuple[Dat
         text = F.coalesce(F.concat(F.lit(SOME), F.col(f"`{name}`").cast("string")), F.lit("n"))
         answer = answer.withColumn(f"__noetl_k{index}", text)
     # A row of a partition that no work has gets no task, and its batch fails: each then runs by itself.
-    return answer.join(F.broadcast(named), list(table), "left").drop(*table), inputs, False
+    return _Together(answer.join(F.broadcast(named), list(table), "left").drop(*table), inputs, lineage)

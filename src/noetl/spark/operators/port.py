@@ -27,6 +27,12 @@ class TaskContext:
     attempt: int
     config: Mapping[str, Any]
     secrets: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    asked: Callable[[], bool] = field(default=lambda: False, repr=False)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the function should end soon, with what it has, since its worker is to stop."""
+        return self.asked()
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,8 @@ class Made:
 
     outputs: Mapping[int, DataFrame]
     checks: tuple[CheckResult, ...] = ()
+    state: dict[str, Any] | None = None
+    """What the job remembers for its next task; None leaves what it remembers as it is."""
 
 
 Operator = Callable[[Given], Made]

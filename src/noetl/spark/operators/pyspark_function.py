@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import json
 import sys
 from collections.abc import Callable, Mapping
+from copy import deepcopy
+from functools import partial
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
@@ -17,12 +20,17 @@ from pyspark.sql import DataFrame
 from noetl.errors import InputError
 from noetl.model.dataset import partition_values
 from noetl.spark.operators.port import Given, Made, TaskContext
+from noetl.spark.working import stop_asked
 
 
 def pyspark_function(given: Given) -> Made:
-    """Call the job's function with its inputs by alias, and `spark` and `context` if it takes them."""
+    """Call the job's function with its inputs by alias, and `spark`, `context` and `state` if it takes them.
+
+    `state` is what the job's last task left in it: a dictionary, which the function may change.
+    """
     function, name = _function(given.config)
     grant = given.work.grant
+    state = deepcopy(grant.operator_state)
     offered: dict[str, Any] = {
         "spark": given.session,
         "context": TaskContext(
@@ -34,10 +42,23 @@ def pyspark_function(given: Given) -> Made:
             attempt=grant.lease.attempt,
             config=grant.config,
             secrets=given.work.secrets,
+            asked=partial(stop_asked, given.work.tag),
         ),
+        "state": state,
     }
-    returned = function(**_arguments(function, name, given.inputs, offered))
-    return Made(_outputs(returned, name, len(grant.targets)))
+    arguments = _arguments(function, name, given.inputs, offered)
+    returned = function(**arguments)
+    changed = arguments.get("state") is state and state != grant.operator_state
+    return Made(_outputs(returned, name, len(grant.targets)), state=_told(state, name) if changed else None)
+
+
+def _told(state: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a state as the ledger gives it back."""
+    try:
+        kept: dict[str, Any] = json.loads(json.dumps(state, allow_nan=False))
+    except (TypeError, ValueError) as problem:
+        raise InputError(f"the state {name} leaves is no JSON: {problem}") from None
+    return kept
 
 
 def _arguments(

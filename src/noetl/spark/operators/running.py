@@ -15,11 +15,13 @@ from noetl.model.task import CheckResult, InputPart, PartitionWrite, TaskTarget
 from noetl.spark.check_proofs import Subject
 from noetl.spark.checking import run_checks
 from noetl.spark.lake import Lake
+from noetl.spark.lineage import marked, told_lineage
 from noetl.spark.obstore_rows import Place
 from noetl.spark.operators.failures import failed
 from noetl.spark.operators.port import Given
 from noetl.spark.operators.quality_check import configured
 from noetl.spark.operators.registry import operator_of
+from noetl.spark.operators.spark_sql import job_query
 from noetl.spark.protocol import Work, WorkResult
 from noetl.spark.reading import frame_of
 from noetl.spark.session import new_session
@@ -143,9 +145,10 @@ def ended_well(
 
 def _attempt(own: SparkSession, work: Work, lake: Lake) -> WorkResult:
     since, grant = time.perf_counter(), work.grant
-    inputs = {one.alias: frame_of(own, one, work.manifests, lake) for one in grant.inputs}
+    inputs = {one.alias: marked(frame_of(own, one, work.manifests, lake), one.alias) for one in grant.inputs}
     made = operator_of(grant.operator)(Given(own, work, inputs, lake))
     _refuse_other_outputs(work, made.outputs)
+    lineage = told_lineage(work, made.outputs, inputs, job_query(work) if grant.operator == "spark_sql" else None)
     types = column_types(inputs)
     writes: list[PartitionWrite] = []
     dropped: list[tuple[int, str]] = []
@@ -164,7 +167,7 @@ def _attempt(own: SparkSession, work: Work, lake: Lake) -> WorkResult:
         if wanted:
             checks += run_checks(own, wanted, [subject_of(work, target, some)], lake)[0]
         writes += some
-    return ended_well(work, writes, checks, since, dropped=tuple(dropped))
+    return ended_well(work, writes, checks, since, dropped=tuple(dropped), lineage=lineage, operator_state=made.state)
 
 
 def _dropped(target: TaskTarget, writes: Sequence[PartitionWrite]) -> list[tuple[int, str]]:

@@ -50,6 +50,9 @@ class OwnersPayloads:
     async def fetch(self, ref: PayloadRef) -> bytes:
         return await self.whole.fetch(OWNER, ref)
 
+    async def view(self, ref: PayloadRef) -> memoryview:
+        return await self.whole.view(OWNER, ref)
+
 
 class Processes:
     """Tells of processes that code under test starts: it writes their numbers to a pipe in the file system."""

@@ -22,7 +22,7 @@ from noetl.spark.options import SparkOptions
 from noetl.spark.protocol import Work, WorkResult
 from noetl.testing.spark import bundle_of
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @asynccontextmanager
@@ -154,3 +154,15 @@ def test_a_bundle_is_unpacked_once_and_whole(tmp_path: Path) -> None:
     assert unpack(bundle, tmp_path / "bundles", "digest") == (directory, zipped)
     assert (directory / "rules.py").read_text() == "VALUE = 1"
     assert sorted(path.name for path in (tmp_path / "bundles").iterdir()) == ["digest", "digest.zip"]
+
+
+async def test_a_driver_that_nobody_wants_for_so_long_is_let_go(
+    scripted_options: SparkOptions, scripted_bundle: bytes
+) -> None:
+    async with opened(scripted_options, live=1) as drivers:
+        async with drivers.for_("scripted", scripted_bundle, "acme", idle_seconds=0.0) as driver:
+            async with drivers.for_("scripted", scripted_bundle, "acme", idle_seconds=0.1) as same:
+                assert same.pid == driver.pid
+            found = psutil.Process(driver.pid)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, [found], timeout=60)
+        assert not alive

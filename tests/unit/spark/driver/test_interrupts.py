@@ -71,6 +71,14 @@ async def test_a_job_that_tries_again_whatever_happens_is_stopped_too(driver: He
     assert await interrupted_when_under_way(driver, work, SWALLOWS) == "interrupted"
 
 
+async def test_a_work_that_has_ended_sets_no_deadline_for_its_driver(driver: Held, work: WorkMaker) -> None:
+    async with driver() as held:
+        one = work("pass")
+        (result,) = [result async for result in held.run([one])]
+        await held.interrupt(one.tag)
+        assert (result.status, held._driver._process._deadlines) == ("ok", {})
+
+
 async def test_a_work_interrupted_before_its_first_action_starts_none(driver: Held, work: WorkMaker) -> None:
     """INV-59."""
     async with bell() as started, driver() as held:

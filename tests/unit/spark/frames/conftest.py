@@ -26,6 +26,9 @@ class Lent:
     def __init__(self, shared: SharedDrivers) -> None:
         self.for_ = shared.for_
 
+    async def interrupt_left(self, application_id: str, job_tag: str, organization: str) -> None:
+        """Stop nothing: what runs without a Connect server ends with its driver."""
+
     async def close(self) -> None:
         """Leave them to the next test."""
 

@@ -47,6 +47,12 @@ async def test_frames_of_a_stage_run_in_executors_under_one_command(on_spark: Pl
     workers = {event["meta"]["worker"] for event in events if event["event_type"] == "frame.dispatched"}
     assert all(f"/noetl-frames-{state.execution_id}-" in worker and "/lane/" in worker for worker in workers)
     assert all(worker.partition("/spark/")[2].startswith(("local-", "app-")) for worker in workers)
+    # Before Spark began, the ledger had the names by which whoever comes after can stop it.
+    (begun,) = [event for event in events if event["event_type"] == "command.started"]
+    assert events.index(begun) < min(
+        number for number, event in enumerate(events) if event["event_type"] == "frame.dispatched"
+    )
+    assert all(f"/spark/{begun['meta']['application_id']}/{begun['meta']['job_tag']}/" in worker for worker in workers)
 
     # A lane that Spark runs again names what its first try committed.
     reach = frame_pool(on_spark.runtime.settings, on_spark.scope, database=on_spark.runtime.database)._reach

@@ -144,8 +144,10 @@ def test_tasks_together_get_what_each_gets_alone(rig, days, sql):
 def test_tasks_whose_rows_would_meet_run_beside_each_other(rig, days, sql, reason):
     works = days(sql)[:2]
     results = rig.ok(*works)
-    assert [result.metrics.get("batch") for result in results] == [None] * 2
-    assert all(result.metrics["alone"] for result in results)
+    apart = reason == "random"
+    assert [result.metrics.get("batch") for result in results] == [None if apart else 2] * 2
+    assert [result.metrics.get("beside") for result in results] == [None if apart else True] * 2
+    assert [bool(result.metrics.get("alone")) for result in results] == [apart] * 2
     if reason not in ("random", "rollup", "star in a function"):
         for work, result in zip(works, results, strict=True):
             assert rig.rows(*result.writes) == _alone(rig, work)

@@ -135,3 +135,30 @@ def test_only_what_may_pass_is_tried_again(error, kind, retryable):
 def test_the_line_of_a_query_is_counted_from_one():
     told = failure_of(PySparkException("[UNRESOLVED_COLUMN] no `x`. SQLSTATE: 42703; line 3 pos 4")).message
     assert told == "no `x`. (line 3, column 5)"
+
+
+def test_a_function_goes_on_with_what_it_left_in_its_state(rig, beside):
+    beside(
+        "ticking_job.py",
+        "def tick(spark, state, context):\n"
+        "    assert context.stopping is False\n"
+        "    state['next'] = state.get('next', 1) + 1\n"
+        "    return spark.range(state['next'] - 1, state['next'])\n"
+        "def look(spark, state):\n"
+        "    return spark.range(state.get('next', 0), state.get('next', 0) + 1)\n"
+        "def spoil(spark, state):\n"
+        "    state['seen'] = {1, 2}\n"
+        "    return spark.range(1)\n",
+    )
+
+    def run(name, **state):
+        return rig.work("pyspark", {"function": f"ticking_job:{name}"}, [], [rig.target()], operator_state=state)
+
+    (first,) = rig.ok(run("tick"))
+    assert (rig.rows(*first.writes), first.operator_state) == ([(1,)], {"next": 2})
+    (second,) = rig.ok(run("tick", next=7))
+    assert (rig.rows(*second.writes), second.operator_state) == ([(7,)], {"next": 8})
+    (third,) = rig.ok(run("look", next=8))
+    assert (rig.rows(*third.writes), third.operator_state) == ([(8,)], None)
+    (spoilt,) = rig.run(run("spoil"))
+    assert "the state ticking_job:spoil leaves is no JSON" in spoilt.error

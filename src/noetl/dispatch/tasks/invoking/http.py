@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import aiohttp
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from noetl.errors import InputError, Unavailable
 from noetl.model.task import TaskGrant
+
+if TYPE_CHECKING:
+    import aiohttp
 
 
 class HttpInvoker:
@@ -14,16 +18,19 @@ class HttpInvoker:
 
     def __init__(self, *, headers: dict[str, str] | None = None, timeout_seconds: float = 30.0) -> None:
         self._headers = headers or {}
-        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        self._timeout_seconds = timeout_seconds
         self._session: aiohttp.ClientSession | None = None
 
     async def invoke(self, grant: TaskGrant) -> None:
         """Send a grant."""
+        import aiohttp  # the few processes that send wait for it, not every command
+
         url = str(grant.config["url"])
         if not url.startswith(("http://", "https://")):
             raise InputError(f"config.url of job {grant.job} is no http address")
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout, headers=self._headers)
+            timeout = aiohttp.ClientTimeout(total=self._timeout_seconds)
+            self._session = aiohttp.ClientSession(timeout=timeout, headers=self._headers)
         try:
             async with self._session.post(
                 url, data=msgspec.json.encode(grant), headers={"Content-Type": "application/json"}

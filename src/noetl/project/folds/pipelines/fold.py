@@ -7,13 +7,32 @@ from typing import Final
 
 from noetl.model.event import Event
 from noetl.project.folds.fold import Row
+from noetl.project.folds.pipelines.alerts import ALERTS_CHANGES
+from noetl.project.folds.pipelines.changes import CHANGES_CHANGES
 from noetl.project.folds.pipelines.dags import DAG_CHANGES
+from noetl.project.folds.pipelines.lineage import LINEAGE_CHANGES
 from noetl.project.folds.pipelines.partitions import PARTITION_CHANGES
 from noetl.project.folds.pipelines.people import PEOPLE_CHANGES
+from noetl.project.folds.pipelines.pins import PINS_CHANGES
+from noetl.project.folds.pipelines.queries import QUERIES_CHANGES
+from noetl.project.folds.pipelines.schedules import SCHEDULES_CHANGES
 from noetl.project.folds.pipelines.tables import KEYS, Table, Tables
 from noetl.project.folds.pipelines.tasks import TASK_CHANGES
+from noetl.project.folds.pipelines.views import VIEWS_CHANGES
 
-_CHANGES: Final = {**DAG_CHANGES, **PARTITION_CHANGES, **TASK_CHANGES, **PEOPLE_CHANGES}
+_CHANGES: Final = {
+    **DAG_CHANGES,
+    **PARTITION_CHANGES,
+    **TASK_CHANGES,
+    **PEOPLE_CHANGES,
+    **SCHEDULES_CHANGES,
+    **CHANGES_CHANGES,
+    **LINEAGE_CHANGES,
+    **QUERIES_CHANGES,
+    **ALERTS_CHANGES,
+    **PINS_CHANGES,
+    **VIEWS_CHANGES,
+}
 
 PIPELINE_EVENTS: Final = frozenset(_CHANGES)
 """The events that say something about pipelines or people."""

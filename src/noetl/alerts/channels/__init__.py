@@ -1,0 +1,1 @@
+"""Where messages about alerts go, one kind of channel per module."""

@@ -1,0 +1,1 @@
+"""The operators of DAGs that raise and route alerts."""

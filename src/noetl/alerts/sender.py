@@ -1,0 +1,165 @@
+"""Sends what is due: messages are leased, handed to their channels and marked, tried again later, and in the end given up.
+
+A message reaches its channel at least once. It is repeated only if the sender dies, or loses its lease, between the
+channel's answer and the record of it; the repeat has the same id, so that receivers can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from noetl.alerts.applied import AppliedRules
+from noetl.alerts.channels.port import Channel, Message, SendFailed
+from noetl.alerts.deliveries import Deliveries, Lease
+from noetl.credentials.redact import Redactor
+from noetl.credentials.secret import guarded, secrets_in
+from noetl.dispatch.repeating import Repeating
+from noetl.dispatch.signal import Signal
+from noetl.dispatch.tasks.backoff import Backoff
+from noetl.errors import LeaseLost, NoetlError
+from noetl.execute.tools.port import Credentials
+from noetl.faults import reach
+from noetl.model.stream import Scope
+
+_log = logging.getLogger(__name__)
+
+BACKOFF: Final = Backoff(5.0, 1800.0)
+LEASE_SECONDS: Final = 60.0
+TOGETHER: Final = 16
+"""Messages a sender holds at a time."""
+
+
+class Sender:
+    """Sends for all organizations of one database; any number may run at once."""
+
+    def __init__(
+        self,
+        deliveries: Deliveries,
+        applied: AppliedRules,
+        channels: Mapping[str, Channel],
+        credentials: Callable[[Scope], Credentials],
+        *,
+        worker: str,
+        backoff: Backoff = BACKOFF,
+        lease_seconds: float = LEASE_SECONDS,
+        every_seconds: float = 1.0,
+        allow_private: bool = True,
+    ) -> None:
+        self._deliveries = deliveries
+        self._applied = applied
+        self._channels = channels
+        self._credentials = credentials
+        self._worker = worker
+        self._backoff = backoff
+        self._lease_seconds = lease_seconds
+        self._every = every_seconds
+        self._allow_private = allow_private
+        self.news = Signal()
+        """Touched when messages were made in this process."""
+        self._repeating = Repeating(
+            "the sender of alerts", self._look_once, every_seconds=every_seconds, news=self.news
+        )
+
+    def start(self) -> None:
+        """Send again and again until stopped."""
+        self._repeating.start()
+
+    async def stop(self) -> None:
+        """Stop; what is under way is left to whoever leases it next."""
+        await self._repeating.stop()
+
+    async def _look_once(self) -> float:
+        while await self.drain():
+            pass
+        return self._every
+
+    async def drain(self) -> int:
+        """Send what is due in every organization, once, and return how many messages were taken."""
+        taken = await asyncio.gather(*(self.drain_scope(scope) for scope in await self._deliveries.scopes()))
+        return sum(taken)
+
+    async def drain_scope(self, scope: Scope) -> int:
+        """Send what is due in one organization."""
+        leases = await self._deliveries.lease(scope, self._worker, self._lease_seconds, TOGETHER)
+        if leases:
+            channels = await self._applied.channels(scope)
+            await asyncio.gather(*(self._one(scope, lease, channels.get(lease.row.channel)) for lease in leases))
+        return len(leases)
+
+    async def _one(self, scope: Scope, lease: Lease, declared: dict[str, Any] | None) -> None:
+        try:
+            await self._held(scope, lease, self._sent(scope, lease, declared))
+            reach("delivery.after_send")
+            await self._deliveries.delivered(scope, lease)
+        except SendFailed as problem:
+            delay = max(self._backoff.seconds(lease.attempt), problem.after_seconds)
+            _log.warning("delivery %s (try %d): %s", lease.row.delivery_id, lease.attempt, problem.message)
+            with suppress(LeaseLost):
+                await self._deliveries.failed(
+                    scope, lease, problem.message, kind=problem.code, permanent=problem.permanent, delay_seconds=delay
+                )
+        except LeaseLost as problem:
+            _log.warning("%s", problem.message)
+        except NoetlError as problem:
+            # Whoever leases it next tries again; the id of the message tells the receiver.
+            _log.warning("delivery %s is left to another sender: %s", lease.row.delivery_id, problem.message)
+
+    async def _sent(self, scope: Scope, lease: Lease, declared: dict[str, Any] | None) -> None:
+        if declared is None:
+            raise SendFailed(f"there is no channel {lease.row.channel}: apply it, or apply the rules without it")
+        channel = self._channels[declared["kind"]]
+        secret: dict[str, Any] = {}
+        if "credential" in declared:
+            try:
+                secret = dict((await self._credentials(scope).credential(declared["credential"])).data)
+            except NoetlError as problem:
+                raise SendFailed(f"the channel's credential cannot be had: {problem.message}") from problem
+        if not self._allow_private:
+            declared = {**declared, "allow_private": False}
+        message = Message(
+            delivery_id=lease.row.delivery_id,
+            tenant_id=scope.tenant_id,
+            organization_id=scope.organization_id,
+            attempt=lease.attempt,
+            alert=lease.row.document,
+        )
+        redactor = Redactor(secrets_in(guarded(secret)))
+        reach("delivery.before_send")
+        try:
+            await channel.send(message, declared, secret)
+        except SendFailed as problem:
+            said = redactor.text(problem.message)
+            raise SendFailed(said, permanent=problem.permanent, after_seconds=problem.after_seconds) from None
+        except Exception as problem:
+            said = redactor.text(f"{type(problem).__name__}: {problem}")
+            raise SendFailed(said) from None
+
+    async def _held(self, scope: Scope, lease: Lease, work: Any) -> None:
+        """Work while heartbeats keep the lease, and stop before it can be given to another."""
+        loop, sending = asyncio.get_running_loop(), asyncio.ensure_future(work)
+        last = loop.time()
+        try:
+            while True:
+                done, _ = await asyncio.wait({sending}, timeout=lease.seconds / 3)
+                if done:
+                    await sending
+                    return
+                try:
+                    if not await self._deliveries.beat(scope, lease):
+                        raise LeaseLost(f"delivery {lease.row.delivery_id} belongs to another sender now")
+                    last = loop.time()
+                except LeaseLost:
+                    raise
+                except NoetlError as problem:
+                    _log.warning("a lease on a delivery could not be renewed: %s", problem.message)
+                if loop.time() - last > lease.seconds * 0.6:
+                    raise LeaseLost(f"delivery {lease.row.delivery_id}: its lease could not be renewed")
+        finally:
+            if not sending.done():
+                sending.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await sending

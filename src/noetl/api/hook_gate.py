@@ -1,0 +1,122 @@
+"""Whom a server lets send to webhook sources: how many at once, how large, signed by whom, and how often.
+
+Whatever is wrong before a signature is good gets the same answer, so that nobody learns which paths there are.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from starlette.requests import Request
+
+from noetl.api.problems import TooLarge, TooMany, Unauthenticated
+from noetl.api.services import Services
+from noetl.dispatch.sources.hooks import Hooks
+from noetl.dispatch.sources.signatures import Unsigned, signed
+from noetl.dispatch.tasks.jobs import JobFacts
+from noetl.errors import NoetlError
+from noetl.model.stream import Scope
+from noetl.pipelines.pipelines import Pipelines
+
+_log = logging.getLogger(__name__)
+
+_FIELDS = ("secret", "key", "api_key", "value", "token", "access_token", "password")
+"""Where in a credential the secret is: the first of these that it has. `previous` is one that was good before."""
+_MOST_PATHS = 10_000
+_MINUTE = 60.0
+
+
+class HookGate:
+    """The gate of one server."""
+
+    def __init__(self, services: Services, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._services = services
+        self._limits = services.hook_limits
+        self._clock = clock
+        self._free = self._limits.at_once
+        self._taken: OrderedDict[tuple[Scope, str, str], tuple[float, int]] = OrderedDict()
+        # What nobody can sign with: the same is done for a path that is not there as for one that is.
+        self._nobody = os.urandom(32)
+
+    @asynccontextmanager
+    async def entered(self) -> AsyncIterator[None]:
+        """Let a request in for the time of the block, if there is room."""
+        if self._free <= 0:
+            raise TooMany("too many requests to webhooks at once", hint="send it again in a moment")
+        self._free -= 1
+        try:
+            yield
+        finally:
+            self._free += 1
+
+    async def body(self, request: Request) -> bytes:
+        """Read what is sent, up to the most that is taken."""
+        most, size = self._limits.max_bytes, 0
+        pieces: list[bytes] = []
+        async for piece in request.stream():
+            size += len(piece)
+            if size > most:
+                raise TooLarge(f"the body is larger than the {most} bytes a webhook takes", hint="send less at a time")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def admitted(
+        self, request: Request, pipelines: Pipelines | None, scope: Scope, dag: str, path: str, body: bytes
+    ) -> tuple[JobFacts, Hooks, str | None]:
+        """Return the job that takes a request, and what the request is known by; refuse all others alike."""
+        facts: JobFacts | None = None
+        try:
+            if pipelines is None or scope.problems():
+                raise Unsigned("there is no such organization here")
+            hooks = Hooks(self._services.database, self._services.payloads, pipelines.engine)
+            behind = await hooks.behind(scope, dag, path)
+            facts, source = behind.facts, None if behind.facts is None else behind.facts.definition.source
+            style = "noetl" if source is None else source.signature
+            secrets = [] if style == "none" else await self._secrets(scope, "" if source is None else source.secret)
+            headers = {name.lower(): value for name, value in request.headers.items()}
+            window = self._limits.window_seconds
+            known_by = signed(style, headers, body, secrets or [self._nobody], now=behind.now, window_seconds=window)
+            if facts is None:
+                raise Unsigned("nothing takes requests there")
+        except Unsigned as problem:
+            asked = f"{scope.tenant_id}/{scope.organization_id}/{dag}{path}"[:400]
+            _log.info("a request to %a was refused: %s", asked, problem)
+            raise Unauthenticated(
+                "there is no webhook here that takes this request",
+                hint="check its address, its signature and its clock; the server's log tells more",
+            ) from None
+        self._count((scope, dag, path))
+        return facts, hooks, known_by
+
+    async def _secrets(self, scope: Scope, name: str | None) -> list[bytes]:
+        """Return the secrets of a credential, none if there is none; it is looked for in any case, to take as long."""
+        store = self._services.credentials
+        if store is None:
+            _log.warning("no request to a webhook can be checked: this server keeps no credentials")
+            return []
+        try:
+            data = (await store.get(scope, name or "-")).data
+        except NoetlError as problem:
+            if name:
+                _log.warning("the credential %s of a webhook cannot be had: %s", name, problem.message)
+            return []
+        own = next((str(data[field]) for field in _FIELDS if data.get(field)), None)
+        return [one.encode() for one in (own, data.get("previous")) if isinstance(one, str) and one]
+
+    def _count(self, path: tuple[Scope, str, str]) -> None:
+        """Count a good request, and refuse those that are too many in a minute."""
+        now = self._clock()
+        since, count = self._taken.get(path, (now, 0))
+        if now - since >= _MINUTE:
+            since, count = now, 0
+        if count >= self._limits.per_minute:
+            raise TooMany(f"more than {self._limits.per_minute} requests in a minute", hint="send it again later")
+        self._taken[path] = (since, count + 1)
+        self._taken.move_to_end(path)
+        while len(self._taken) > _MOST_PATHS:
+            self._taken.popitem(last=False)

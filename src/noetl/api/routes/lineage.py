@@ -1,0 +1,121 @@
+"""Where data come from: the lineage of datasets and columns, and the story of single rows. Nothing is written."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from noetl.api.endpoint import READERS, Call, Routes
+from noetl.api.routes.dags import pipelines_of
+from noetl.api.routes.query import asker_of
+from noetl.api.wire import NO_NUL, Body, Name, View
+from noetl.errors import NotFound
+from noetl.model.mark import Mark
+from noetl.pipelines.explain_values import Explained
+from noetl.pipelines.explaining import Explaining
+from noetl.pipelines.lineage_reading import LineageReader
+from noetl.pipelines.lineage_tree import Direction, Follow, Leaf, datasets_in, only
+from noetl.pipelines.reading import DatasetReader
+from noetl.query.access import denied, readable
+from noetl.replay.as_of import HEAD, AsOf, resolve_organization
+
+routes = Routes("lineage")
+
+_Point = Annotated[str, Meta(min_length=1, max_length=17_000, pattern=NO_NUL)]
+
+
+class LineageQuery(Body, frozen=True, kw_only=True):
+    """Which way to follow, how far, and as of when."""
+
+    direction: Direction = "upstream"
+    depth: Annotated[int, Meta(ge=1, le=100)] = 20
+    as_of: _Point | None = None
+
+
+class LineageView(View, frozen=True, kw_only=True):
+    """What lies before or behind a dataset or column."""
+
+    direction: Direction
+    as_of: str
+    tree: Leaf
+
+
+class ExplainQuery(Body, frozen=True, kw_only=True):
+    """Which rows to explain: `where` compares columns with values, joined by AND."""
+
+    where: Annotated[str, Meta(min_length=1, max_length=4_000, pattern=NO_NUL)]
+    generation: Name | None = None
+    as_of: _Point | None = None
+    rows: Annotated[int, Meta(ge=1, le=100)] = 10
+
+
+class ExplainView(View, frozen=True, kw_only=True):
+    """Rows, and once each the tasks that made them."""
+
+    dataset: str
+    dataset_uuid: str
+    generation: str
+    where: str
+    as_of: str
+    rows: list[dict[str, Any]]
+    makers: list[dict[str, Any]]
+    files: int
+    opened: int
+    more: bool
+
+
+@routes.get("/api/lineage/{dataset}", READERS)
+async def get_lineage(call: Call, dataset: str, query: LineageQuery) -> LineageView:
+    """Return what a dataset, or one of its columns (`dataset.column`), is made of, or what is made of it."""
+    pipelines_of(call)
+    services = call.services
+    reader = LineageReader(call.scope, services.database, services.payloads, services.history)
+    mark = await _mark(call, query.as_of)
+    subject = await reader.subject(dataset, mark)
+    tree = await Follow(reader, await reader.graph(mark), query.direction, query.depth).tree(subject)
+    allowed = await _readable(call, datasets_in(tree))
+    if subject.dataset_uuid not in allowed:
+        raise denied(subject.name)
+    return LineageView(direction=query.direction, as_of=mark.token(), tree=only(tree, allowed))
+
+
+@routes.get("/api/datasets/{name}/explain", READERS)
+async def explain_rows(call: Call, name: str, query: ExplainQuery) -> ExplainView:
+    """Tell where rows of a dataset come from: commit, task, code, inputs, and what caused it."""
+    pipelines_of(call)
+    services = call.services
+    if services.lake is None:
+        raise NotFound("this server does not reach the files of datasets", hint="configure its lake")
+    reader = DatasetReader(call.scope, services.database, services.payloads, services.history)
+    mark = await _mark(call, query.as_of)
+    dataset = await reader.datasets.find(call.scope, name, mark)
+    if dataset.dataset_uuid not in await _readable(call, {dataset.dataset_uuid}):
+        raise denied(dataset.name)
+    seen = await reader.seen(name, query.generation, mark)
+    explaining = Explaining(call.scope, services.database, services.payloads, services.history, services.lake)
+    found = await explaining.explain(seen, query.where, query.rows)
+    return _view(found, await _readable(call, {part.dataset_uuid for one in found.makers for part in one.inputs}))
+
+
+async def _readable(call: Call, datasets: set[str]) -> frozenset[str]:
+    async with call.services.database.transaction(call.scope) as connection:
+        return await readable(connection, asker_of(call), sorted(datasets))
+
+
+async def _mark(call: Call, point: str | None) -> Mark:
+    services = call.services
+    as_of = HEAD if point is None else AsOf.parse(point)
+    return await resolve_organization(services.history, services.database, call.scope, as_of)
+
+
+def _view(found: Explained, allowed: frozenset[str]) -> ExplainView:
+    told = msgspec.structs.asdict(found)
+    rows = [json.loads(msgspec.json.encode(row, enc_hook=str)) for row in found.rows]
+    makers = [
+        msgspec.structs.replace(one, inputs=tuple(part for part in one.inputs if part.dataset_uuid in allowed))
+        for one in found.makers
+    ]
+    return ExplainView(**{**told, "rows": rows, "makers": [msgspec.to_builtins(one) for one in makers]})

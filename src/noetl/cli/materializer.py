@@ -1,0 +1,59 @@
+"""`noetl materializer`: writes what the stream acknowledged into the ledger, or compares it there, until told to stop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from noetl.cli.server import tell
+
+if TYPE_CHECKING:
+    from noetl.runtime.service import Stopping
+    from noetl.runtime.settings import Settings
+
+
+@click.command()
+@click.pass_context
+def materializer(ctx: click.Context) -> None:
+    """Write published events into the ledger, sharing the shards with other materializers, until SIGTERM or Ctrl-C.
+
+    In the write path `stream` materializers are the only writers of the ledger. In `shadow` they write nothing: they make
+    each row and compare it with the one that stands, which `noetl stream divergence` shows.
+
+    \b
+    Examples:
+      NOETL_EVENT_STORE__WRITE_PATH=stream noetl materializer
+      NOETL_EVENT_STORE__WRITE_PATH=shadow noetl materializer
+    """
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.service import run_role
+
+    settings = load_settings()
+
+    def start(stopping: Stopping) -> AbstractAsyncContextManager[object]:
+        return _running(settings)
+
+    ctx.exit(run_role(start, tell))
+
+
+@asynccontextmanager
+async def _running(settings: Settings) -> AsyncIterator[None]:
+    from noetl.runtime.streams import open_stream
+    from noetl.runtime.wiring import open_runtime
+    from noetl.runtime.write_path import open_materializer, open_shadow
+
+    async with open_runtime(settings) as runtime:
+        if settings.event_store.write_path == "shadow":
+            async with open_shadow(runtime, "materializer"):
+                tell("comparing what would be written")
+                yield
+            return
+        async with (
+            open_stream(settings, runtime.database, "writes") as writes,
+            open_materializer(runtime, "materializer", writes),
+        ):
+            tell("materializing")
+            yield

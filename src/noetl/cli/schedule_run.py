@@ -1,0 +1,57 @@
+"""Runs a schedule in this process, with all that is needed to do what it starts."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from noetl.dispatch.engine import Engine
+    from noetl.pipelines.pipelines import Pipelines
+    from noetl.runtime.wiring import Runtime
+    from noetl.schedule.held import Held
+    from noetl.schedule.rows import SlotRow
+
+
+async def run_here(name: str, *, platform: bool, detach: bool) -> tuple[SlotRow, str | None]:
+    """Run a schedule now; return its slot, and how what it started ended: None if it started nothing."""
+    from noetl.cli.schedule import BY
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.engine import open_engine, open_worker
+    from noetl.runtime.pipelines import open_pipelines, open_task_worker
+    from noetl.runtime.platform_jobs import platform_jobs
+    from noetl.runtime.run import RUN_SLOTS
+    from noetl.runtime.schedules import open_slots
+    from noetl.runtime.wiring import open_runtime
+    from noetl.runtime.write_path import open_write_path
+    from noetl.schedule.spec import PLATFORM
+
+    async with AsyncExitStack() as stack:
+        runtime = await stack.enter_async_context(open_runtime(load_settings()))
+        await stack.enter_async_context(open_write_path(runtime, BY))
+        engine = await stack.enter_async_context(open_engine(runtime, BY))
+        pipelines = await stack.enter_async_context(open_pipelines(runtime, BY, drive=not detach))
+        jobs = platform_jobs(runtime, pipelines)
+        scheduler = await stack.enter_async_context(open_slots(runtime, pipelines, engine, jobs))
+        if platform:
+            await scheduler.keep_platform_jobs()
+        held, ended = await scheduler.run_now(PLATFORM if platform else runtime.scope, name)
+        await ended.wait()
+        slot = await scheduler.slot(held)
+        if slot.run_id is None or detach:
+            return slot, None if slot.run_id is None else "started"
+        await stack.enter_async_context(open_worker(runtime, engine.dispatch(runtime.scope), slots=RUN_SLOTS))
+        await stack.enter_async_context(open_task_worker(runtime, pipelines, engine))
+        status = await _end(runtime, engine, pipelines, held, slot.run_id)
+    return slot, status
+
+
+async def _end(runtime: Runtime, engine: Engine, pipelines: Pipelines, held: Held, run_id: int) -> str:
+    from noetl.runtime.projector import catch_up
+
+    if held.kind == "source":
+        status = (await pipelines.finished(run_id)).status.upper()
+    else:
+        status = (await engine.finished(held.scope, run_id)).status
+    await catch_up(runtime)
+    return status

@@ -1,0 +1,58 @@
+"""`noetl scheduler`: runs what is due, on the database itself, until it is told to stop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from noetl.cli.server import tell
+
+if TYPE_CHECKING:
+    from noetl.runtime.service import Stopping
+    from noetl.runtime.settings import Settings
+
+
+@click.command()
+@click.pass_context
+def scheduler(ctx: click.Context) -> None:
+    """Start what schedules plan, and do what the platform does from time to time, until SIGTERM or Ctrl-C.
+
+    A server does the same by itself; schedulers of their own share the work with it, and any number may run at once: of
+    those that see a moment come, one takes it. The first signal finishes what is under way, the second stops at once:
+    what was under way is then done by another once its lease has ended.
+
+    \b
+    Examples:
+      noetl scheduler
+    """
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.service import run_role
+
+    settings = load_settings()
+
+    def start(stopping: Stopping) -> AbstractAsyncContextManager[object]:
+        return _running(settings)
+
+    ctx.exit(run_role(start, tell))
+
+
+@asynccontextmanager
+async def _running(settings: Settings) -> AsyncIterator[None]:
+    from noetl.runtime.background import open_background
+    from noetl.runtime.engine import open_engine
+    from noetl.runtime.pipelines import open_pipelines
+    from noetl.runtime.sources import open_sources
+    from noetl.runtime.wiring import open_runtime
+
+    async with (
+        open_runtime(settings) as runtime,
+        open_engine(runtime, "scheduler") as engine,
+        open_pipelines(runtime, "scheduler") as pipelines,
+        open_background(runtime, pipelines, engine),
+        open_sources(runtime, pipelines),
+    ):
+        tell("running what is due")
+        yield

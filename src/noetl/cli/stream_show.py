@@ -1,0 +1,83 @@
+"""What `noetl stream status` shows: a runtime goes in, a table or plain facts come out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from noetl.cli.tables import rendered
+from noetl.errors import ConfigError, NotFound
+from noetl.runtime.streams import open_stream
+from noetl.runtime.wiring import Runtime
+from noetl.stream.port import StreamState
+from noetl.stream.relay_status import ShardRelayed, shards_relayed
+
+
+class StreamStatus(msgspec.Struct, frozen=True):
+    """A stream and how far it is filled. One that reads the ledger itself is never behind and needs no relay."""
+
+    name: str
+    backend: str
+    state: StreamState | None
+    shards: list[ShardRelayed]
+
+    @property
+    def lag_events(self) -> int:
+        """How many committed events are not in the stream."""
+        return sum(one.lag_events for one in self.shards)
+
+
+async def read(runtime: Runtime) -> StreamStatus:
+    """Look at the stream of events that the settings name."""
+    backend = runtime.settings.event_store.distribution_backend
+    if backend == "none":
+        raise ConfigError(
+            "there is no stream: event_store.distribution_backend is none", hint="set it to postgres or nats-jetstream"
+        )
+    async with open_stream(runtime.settings, runtime.database, "events") as stream:
+        try:
+            state: StreamState | None = await stream.state()
+        except NotFound:
+            state = None
+        shards = await shards_relayed(runtime.database, stream.name, state.created if state else None)
+        # Looked at once more, so that the stream is never shown with less than its cursors tell of.
+        state = None if state is None else await stream.state()
+    if backend == "postgres":
+        shards = [msgspec.structs.replace(one, relayed=one.head, lag_events=0) for one in shards]
+    return StreamStatus(stream.name, backend, state, shards)
+
+
+def facts(status: StreamStatus) -> dict[str, Any]:
+    """Return everything as plain facts."""
+    return {
+        "stream": status.name,
+        "backend": status.backend,
+        "state": msgspec.to_builtins(status.state),
+        "lag_events": status.lag_events,
+        "shards": msgspec.to_builtins(status.shards),
+    }
+
+
+def text(status: StreamStatus) -> str:
+    """Return everything for a terminal."""
+    columns = ("shard", "head", "relayed", "behind", "relay")
+    table = rendered(columns, [_line(one) for one in status.shards])
+    return f"{table}\n{_summary(status)}\n"
+
+
+def _line(one: ShardRelayed) -> tuple[str, ...]:
+    return str(one.shard), f"{one.head:,}", f"{one.relayed:,}", f"{one.lag_events:,}", one.holder or "-"
+
+
+def _summary(status: StreamStatus) -> str:
+    if status.backend == "postgres":
+        return f"{status.name} is the ledger itself: it needs no relay."
+    if status.state is None:
+        return f"{status.name} is not there yet: `noetl relay` makes it."
+    relays = {one.holder for one in status.shards if one.holder is not None}
+    idle = "" if relays else "; no relay runs, start one with `noetl relay`"
+    return (
+        f"{status.name} holds {status.state.messages:,} messages in {status.state.bytes:,} bytes, "
+        f"{status.lag_events:,} events behind{idle}"
+    )

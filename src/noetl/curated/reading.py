@@ -1,0 +1,153 @@
+"""Reading a view from beginning to end: computed, redacted, put on record, and only then handed out by the database.
+
+What the reader gets is taken with the operator's role, which sees no row of any tenant and gets no answer to a read that
+is not on record. A read that ends early gives nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+import asyncpg
+import orjson
+
+from noetl.curated.record import ReadRecord
+from noetl.curated.redacting import Contribution, Redacted, redact
+from noetl.curated.registry import CuratedViews
+from noetl.curated.view import CuratedView
+from noetl.errors import Denied, InputError, NotFound
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.model.catalogue_curated import CuratedEngine, CuratedRead
+from noetl.model.mark import Mark
+from noetl.model.stream import Scope
+
+_KEYED_BY: Final = "SELECT secret FROM noetl.curated_secret"
+_FORGET: Final = "DELETE FROM noetl.curated_answer WHERE computed_at < now() - interval '1 hour'"
+_KEEP: Final = (
+    "INSERT INTO noetl.curated_answer (tenant_id, organization_id, read_id, answer) VALUES ($1, $2, $3, $4::text::json)"
+)
+_TAKE: Final = "SELECT noetl.take_curated_answer_v1($1, $2, $3)::text"
+
+
+class Grouping(Protocol):
+    """An engine that groups a view's fact over all tenants."""
+
+    async def contributions(self, view: CuratedView, since: datetime) -> tuple[Mark, list[Contribution]]:
+        """Return what each organization adds to each group, and the mark up to which events were read."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who reads, and the organization whose ledger has the record of it."""
+
+    scope: Scope
+    name: str
+    token_id: UUID | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The rows of a view with what they were read from."""
+
+    read_id: int
+    view: CuratedView
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    withheld: bool
+    mark: Mark
+    since: datetime
+    engine: CuratedEngine
+    milliseconds: float
+
+
+class CuratedReads:
+    """Gives operators what the views leave of all tenants' facts."""
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: PostgresLedger,
+        views: CuratedViews,
+        engines: dict[CuratedEngine, Grouping],
+        mint_many: Callable[[int], list[int]],
+        producer: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.views = views
+        self._database = database
+        self._engines = engines
+        self._mint_many = mint_many
+        self.record = ReadRecord(database, ledger, mint_many, producer)
+        self._now = now
+
+    async def read(self, reader: Reader, name: str, engine: CuratedEngine = "postgres") -> Answer:
+        """Read a view; the caller hears nothing of it before it is on record."""
+        view = self.views.get(name)
+        grouping = self._engines.get(engine)
+        if grouping is None:
+            raise InputError(f"there is no engine {engine} here", hint=f"there is {', '.join(self._engines)}")
+        began = time.perf_counter()
+        midnight = self._now().replace(hour=0, minute=0, second=0, microsecond=0)
+        since = midnight - timedelta(days=view.days)
+        async with self._database.transaction(None, "projector") as connection:
+            secret = await connection.fetchval(_KEYED_BY)
+        mark, found = await grouping.contributions(view, since)
+        redacted = await asyncio.to_thread(redact, view, found, secret)
+        read_id = self._mint_many(1)[0]
+        await self._keep(reader.scope, read_id, redacted)
+        answer = Answer(
+            read_id=read_id,
+            view=view,
+            columns=view.columns,
+            rows=(),
+            withheld=redacted.withheld,
+            mark=mark,
+            since=since,
+            engine=engine,
+            milliseconds=(time.perf_counter() - began) * 1000,
+        )
+        await self.record.add(reader.scope, read_id, _told(reader, answer, len(redacted.rows)))
+        return replace(answer, rows=await self._taken(reader.scope, read_id))
+
+    async def _keep(self, scope: Scope, read_id: int, redacted: Redacted) -> None:
+        text = orjson.dumps(redacted.rows).decode()
+        async with self._database.transaction(scope, "projector") as connection:
+            await connection.execute(_FORGET)
+            await connection.execute(_KEEP, scope.tenant_id, scope.organization_id, read_id, text)
+
+    async def _taken(self, scope: Scope, read_id: int) -> tuple[tuple[Any, ...], ...]:
+        try:
+            async with self._database.transaction(scope, "operator") as connection:
+                text = await connection.fetchval(_TAKE, scope.tenant_id, scope.organization_id, read_id)
+        except asyncpg.InsufficientPrivilegeError as problem:
+            raise Denied(
+                f"the database does not hand out read {read_id}: {problem}",
+                hint="the login must be granted the role noetl_operator",
+            ) from None
+        if text is None:
+            raise NotFound(f"the answer to read {read_id} was handed out before, or took longer than an hour")
+        return tuple(tuple(row) for row in orjson.loads(text))
+
+
+def _told(reader: Reader, answer: Answer, rows: int) -> CuratedRead:
+    return CuratedRead(
+        view=answer.view.name,
+        version=answer.view.version,
+        definition_sha256=answer.view.digest,
+        asked_by=reader.name,
+        engine=answer.engine,
+        mark=answer.mark.token(),
+        since=answer.since.isoformat(),
+        rows=rows,
+        withheld=answer.withheld,
+        milliseconds=round(answer.milliseconds, 3),
+        token_id=None if reader.token_id is None else str(reader.token_id),
+    )

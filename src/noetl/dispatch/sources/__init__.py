@@ -1,0 +1,1 @@
+"""Sources that are kept running and sources that are sent to."""

@@ -1,0 +1,117 @@
+"""Tells when events that wait for the materializer are in the ledger: those who wait share one look."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from contextlib import suppress
+
+from noetl.errors import NoetlError, Unavailable
+from noetl.ledger.database import Database
+from noetl.ledger.notifier import listening
+from noetl.model.stream import Scope
+
+COVERED_SECONDS = 30.0
+"""How long an append waits for the materializer before it says that it does not know where its events stand."""
+_LOOK_SECONDS = 0.25
+_MOMENT_SECONDS = 0.02
+
+_FIND = """
+SELECT e.execution_id, e.event_id, e.position FROM unnest($1::bigint[], $2::bigint[]) AS asked (execution_id, event_id)
+JOIN noetl.event AS e USING (execution_id, event_id)
+"""
+
+_HEADS = "SELECT shard, position FROM noetl.shard_outbox"
+_WAITS = """
+SELECT EXISTS (SELECT FROM unnest($1::smallint[], $2::bigint[]) AS asked (shard, position)
+               WHERE noetl.waits_upto_v1(asked.shard, asked.position))
+"""
+
+_Key = tuple[int, int]
+
+
+class Coverage:
+    """Waits for events, of any organization, to stand in the ledger."""
+
+    def __init__(self, database: Database, poll_seconds: float) -> None:
+        self._database = database
+        self._poll_seconds = min(poll_seconds, _LOOK_SECONDS)
+        self._waiting: dict[Scope, dict[_Key, list[asyncio.Future[int]]]] = defaultdict(dict)
+        self._looking: asyncio.Task[None] | None = None
+
+    async def position(self, scope: Scope, execution_id: int, event_id: int, seconds: float) -> int:
+        """Return where the event stands, once it does; after the time, raise `Unavailable`."""
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        asked = self._waiting[scope].setdefault((execution_id, event_id), [])
+        asked.append(answer)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look(), name="noetl-coverage")
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            raise Unavailable(
+                f"event {event_id} is accepted, and {seconds:g} s later not in the ledger yet",
+                hint="`noetl stream status` shows how far the materializer is",
+            ) from None
+        finally:
+            asked.remove(answer)
+
+    async def nothing_waits(self, seconds: float) -> None:
+        """Return once everything that waits now is in the ledger; after the time, raise `Unavailable`."""
+        async with self._database.transaction(None) as connection:
+            ahead = {row["shard"]: row["position"] for row in await connection.fetch(_HEADS)}
+        shards, positions = list(ahead), list(ahead.values())
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    async with self._database.transaction(None) as connection:
+                        if not await connection.fetchval(_WAITS, shards, positions):
+                            return
+                    await asyncio.sleep(_MOMENT_SECONDS)
+        except TimeoutError:
+            raise Unavailable(
+                f"after {seconds:g} s events still wait for the materializer",
+                hint="`noetl stream status` shows how far it is",
+            ) from None
+
+    async def close(self) -> None:
+        """Let go of those who wait."""
+        if self._looking is not None:
+            self._looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._looking
+
+    async def _look(self) -> None:
+        """Look, and look again after each notification or a moment, until nobody waits."""
+        while any(self._waiting.values()):
+            try:
+                # Most are in the ledger already: for those no connection is opened to listen on.
+                if await self._answer():
+                    continue
+                async with listening(self._database, "runtime", self._poll_seconds) as listener:
+                    while any(self._waiting.values()) and not listener.lost:
+                        await self._answer()
+                        if any(self._waiting.values()):
+                            await listener.wait()
+            except NoetlError:
+                await asyncio.sleep(self._poll_seconds)
+
+    async def _answer(self) -> bool:
+        """Answer those whose events stand, and tell whether there were any."""
+        found = False
+        for scope in list(self._waiting):
+            keys = [key for key, asked in self._waiting[scope].items() if any(not one.done() for one in asked)]
+            for key in set(self._waiting[scope]) - set(keys):
+                del self._waiting[scope][key]
+            if not keys:
+                del self._waiting[scope]
+                continue
+            async with self._database.transaction(scope) as connection:
+                rows = await connection.fetch(_FIND, [key[0] for key in keys], [key[1] for key in keys])
+            for row in rows:
+                found = True
+                for one in self._waiting[scope].pop((row["execution_id"], row["event_id"]), []):
+                    if not one.done():
+                        one.set_result(row["position"])
+        return found

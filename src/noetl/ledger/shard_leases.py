@@ -1,0 +1,248 @@
+"""Which process works on which shards: each keeps a fair share by lease, and fences what it writes by the lease's token.
+
+Database clock for the leases; a local deadline before their end for the holder that cannot renew. It moves shards between
+processes and never looks at events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Final, Literal
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from noetl.errors import NoetlError, Unavailable
+from noetl.ledger.database import Connection, Database
+from noetl.model.shard import SHARD_COUNT
+
+_log = logging.getLogger(__name__)
+
+ShardRole = Literal["relay", "projector", "materializer"]
+
+_MARGIN: Final = 0.1
+"""Part of the lease at whose beginning a holder that could not renew stops its work."""
+_IN_A_HURRY: Final = 0.1
+"""Part of the interval after which one who lacks shards, or could not ask, looks again."""
+_ANSWER_SECONDS: Final = 5.0
+"""How long an answer is waited for on one connection before another one is tried; the deadline does not wait for it."""
+
+_HERE = """
+INSERT INTO noetl.shard_holder (role, holder) VALUES ($1, $2)
+ON CONFLICT (role, holder) DO UPDATE SET heartbeat_at = clock_timestamp()
+"""
+_FORGET = """
+DELETE FROM noetl.shard_holder WHERE (role, holder) IN (
+    SELECT role, holder FROM noetl.shard_holder
+    WHERE role = $1 AND heartbeat_at < clock_timestamp() - 20 * $2::interval FOR UPDATE SKIP LOCKED)
+"""
+# Ranked by age: whoever comes moves nobody else's rank.
+_LIVE = """
+SELECT holder FROM noetl.shard_holder
+WHERE role = $1 AND (holder = $3 OR heartbeat_at > clock_timestamp() - $2::interval) ORDER BY started_at, holder
+"""
+_RENEW = """
+UPDATE noetl.shard_lease SET lease_until = clock_timestamp() + $3::interval, heartbeat_at = clock_timestamp()
+WHERE role = $1 AND lease_token = ANY ($2) AND lease_until > clock_timestamp() RETURNING shard, lease_token
+"""
+# Locked FOR UPDATE, which waits for those who fence, unlike renewing; what they still hold is left for the next look.
+_TAKE = """
+WITH free AS (
+    SELECT shard FROM noetl.shard_lease
+    WHERE role = $1 AND (lease_until IS NULL OR lease_until <= clock_timestamp())
+    ORDER BY shard LIMIT $4 FOR UPDATE SKIP LOCKED)
+UPDATE noetl.shard_lease AS known
+SET holder = $2, attempt = known.attempt + 1, lease_token = gen_random_uuid(),
+    lease_until = clock_timestamp() + $3::interval, heartbeat_at = clock_timestamp()
+FROM free WHERE known.role = $1 AND known.shard = free.shard RETURNING known.shard, known.lease_token
+"""
+_NEXT_END = """
+SELECT extract(epoch FROM min(lease_until) - clock_timestamp())::float8 FROM noetl.shard_lease
+WHERE role = $1 AND NOT coalesce(lease_token = ANY ($2), false)
+"""
+_GIVE_BACK = """
+UPDATE noetl.shard_lease SET holder = NULL, lease_token = NULL, lease_until = NULL
+WHERE role = $1 AND lease_token = ANY ($2)
+"""
+_GONE = "DELETE FROM noetl.shard_holder WHERE role = $1 AND holder = $2"
+_FENCED = """
+SELECT shard FROM noetl.shard_lease JOIN unnest($2::smallint[], $3::uuid[]) AS mine (shard, lease_token)
+    USING (shard, lease_token)
+WHERE role = $1 AND lease_until > clock_timestamp() ORDER BY shard FOR KEY SHARE OF shard_lease
+"""
+_HOLDERS = """
+SELECT role, shard, holder, attempt, extract(epoch FROM clock_timestamp() - heartbeat_at)::float8 AS heartbeat_age_seconds
+FROM noetl.shard_lease WHERE lease_until > clock_timestamp() ORDER BY role, shard
+"""
+
+
+class ShardHolder(msgspec.Struct, frozen=True):
+    """Who has a shard in a role, by which take-over, and how long ago that was last confirmed."""
+
+    role: ShardRole
+    shard: int
+    holder: str
+    attempt: int
+    heartbeat_age_seconds: float
+
+
+class ShardLeases:
+    """The shards of one process in one role. Two processes of the same name count as one: the later one stands by."""
+
+    def __init__(
+        self,
+        database: Database,
+        role: ShardRole,
+        holder: str,
+        *,
+        lease_seconds: float = 15.0,
+        every_seconds: float = 3.0,
+    ) -> None:
+        self._database = database
+        self._role: ShardRole = role
+        self._holder = holder
+        self._lease = timedelta(seconds=lease_seconds)
+        self._every_seconds = every_seconds
+        self._tokens: dict[int, UUID] = {}
+        self._deadline = 0.0
+        self._told: frozenset[int] = frozenset()
+        self._changed: Callable[[frozenset[int]], None] = lambda _: None
+        self._stopping = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+
+    @property
+    def held(self) -> frozenset[int]:
+        """The shards that this process may work on now."""
+        # Not the loop's time, which may stand still while this process is stopped.
+        return frozenset(self._tokens) if time.monotonic() < self._deadline else frozenset()
+
+    def token(self, shard: int) -> UUID | None:
+        """Return what fences writes for a shard, or None when it is not held."""
+        return self._tokens.get(shard) if shard in self.held else None
+
+    async def start(self, changed: Callable[[frozenset[int]], None]) -> None:
+        """Take what is free of a fair share and keep to it until stopped; `changed` gets the shards whenever they change.
+
+        A shard that is gone from them belongs to another one from then on: its work is to be cancelled, that of the
+        others goes on.
+        """
+        self._changed = changed
+        pause = await self._look()
+        self._keeper = asyncio.create_task(self._keep(pause), name=f"noetl-shards-{self._role}")
+
+    async def stop(self) -> None:
+        """Give all shards back at once."""
+        self._stopping.set()
+        if self._keeper is not None:
+            await self._keeper
+        if self._expiry is not None:
+            self._expiry.cancel()
+        tokens, self._tokens = self._tokens, {}
+        self._tell()
+        try:
+            async with self._transaction() as connection:
+                await connection.execute(_GIVE_BACK, self._role, list(tokens.values()))
+                await connection.execute(_GONE, self._role, self._holder)
+        except (NoetlError, asyncpg.PostgresError) as problem:
+            _log.warning("shards %s could not be given back, so others wait for them: %s", sorted(tokens), problem)
+
+    async def _keep(self, pause: float) -> None:
+        while not self._stopping.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stopping.wait()
+                    return
+            try:
+                pause = await self._look()
+            except Exception as problem:
+                known = isinstance(problem, NoetlError | asyncpg.PostgresError)
+                _log.warning("leases on shards are not renewed, trying again: %s", problem, exc_info=not known)
+                pause = self._every_seconds * _IN_A_HURRY
+
+    async def _look(self) -> float:
+        """Renew, take what is free or give back what is too much, and return after how long to look again."""
+        before = time.monotonic()
+        role, lease = self._role, self._lease
+        async with self._transaction() as connection:
+            await connection.execute(_HERE, role, self._holder)
+            await connection.execute(_FORGET, role, lease)
+            live = [row["holder"] for row in await connection.fetch(_LIVE, role, lease, self._holder)]
+            mine = await connection.fetch(_RENEW, role, list(self._tokens.values()), lease)
+            share = fair_share(len(live), live.index(self._holder))
+            if len(mine) < share:
+                mine += await connection.fetch(_TAKE, role, self._holder, lease, share - len(mine))
+            tokens = {row["shard"]: row["lease_token"] for row in mine}
+            next_end = await connection.fetchval(_NEXT_END, role, list(tokens.values()))
+        surplus = dict(sorted(tokens.items())[share:])
+        self._hold({shard: token for shard, token in tokens.items() if shard not in surplus}, before)
+        if surplus:
+            # Only now: whoever takes them next must not find this process at work.
+            async with self._transaction() as connection:
+                await connection.execute(_GIVE_BACK, role, list(surplus.values()))
+        soon = self._every_seconds * _IN_A_HURRY
+        if len(tokens) < share:
+            return soon
+        return self._every_seconds if next_end is None else min(self._every_seconds, max(next_end, soon))
+
+    def _hold(self, tokens: dict[int, UUID], since: float) -> None:
+        """Take note of leases that began at `since` or later, and let go of them in time unless they are renewed."""
+        gone = frozenset(shard for shard in self._told if tokens.get(shard) != self._tokens.get(shard))
+        self._tokens = tokens
+        self._deadline = since + self._lease.total_seconds() * (1 - _MARGIN)
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = asyncio.get_running_loop().call_later(max(0, self._deadline - time.monotonic()), self._expire)
+        if gone:
+            # Told by itself, as a shard that came back under another token was somebody else's in between.
+            _log.info("%s no longer has shards %s as %s", self._holder, sorted(gone), self._role)
+            self._told -= gone
+            self._changed(self._told)
+        self._tell()
+
+    def _expire(self) -> None:
+        if self._told:
+            _log.warning("%s could not renew its leases in time and stops work on its shards", self._holder)
+        self._tell()
+
+    def _tell(self) -> None:
+        held = self.held
+        if held != self._told:
+            self._told = held
+            self._changed(held)
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Connection]:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS), self._database.transaction(None, self._role) as connection:
+                yield connection
+        except TimeoutError:
+            raise Unavailable(f"PostgreSQL did not answer within {_ANSWER_SECONDS:g} s") from None
+
+
+def fair_share(holders: int, rank: int) -> int:
+    """Return how many shards the holder of a rank gets: all shares together are all shards, none differs by two."""
+    return SHARD_COUNT // holders + (rank < SHARD_COUNT % holders)
+
+
+async def fenced(connection: Connection, role: ShardRole, shard: int, token: UUID) -> bool:
+    """Tell whether a token holds its shard, and let nobody else take the shard before the open transaction ends."""
+    return bool(await fenced_of(connection, role, {shard: token}))
+
+
+async def fenced_of(connection: Connection, role: ShardRole, tokens: Mapping[int, UUID]) -> frozenset[int]:
+    """Return which of the shards their tokens hold, and let nobody else take those before the open transaction ends."""
+    rows = await connection.fetch(_FENCED, role, list(tokens), list(tokens.values()))
+    return frozenset(row["shard"] for row in rows)
+
+
+async def holders(database: Database) -> list[ShardHolder]:
+    """Return who has which shard in which role now."""
+    async with database.transaction(None) as connection:
+        return [ShardHolder(**dict(row)) for row in await connection.fetch(_HOLDERS)]

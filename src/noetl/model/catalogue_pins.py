@@ -1,0 +1,123 @@
+"""The event types of what is kept whatever its age, and what was removed. Joined to the others by `catalogue`.
+
+Pins, the policy and sweeps stand in one stream of the organization, `pins`, so that whoever removes something knows
+every pin; what is removed of a dataset stands in the stream of its DAG, so that no switch of versions is missed.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from noetl.model.event_type import EventType
+
+PINS_STREAM: Final = "pins"
+PinKind = Literal["dataset", "execution", "mark"]
+
+
+class PinCreated(msgspec.Struct, frozen=True):
+    """What is kept: a dataset at a mark, an execution, or all datasets at a mark."""
+
+    pin_id: str
+    kind: PinKind
+    dataset_uuid: str | None = None
+    execution_id: str | None = None
+    mark: str | None = None
+    note: str = ""
+    until: str | None = None
+    by: str = ""
+
+
+class PinReleased(msgspec.Struct, frozen=True):
+    """Which pin no longer holds."""
+
+    pin_id: str
+    by: str = ""
+
+
+class PolicySet(msgspec.Struct, frozen=True):
+    """Who decided."""
+
+    by: str = ""
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """What kind of thing was let go, how much of it, and up to which age where age decides."""
+
+    kind: str
+    items: int
+    bytes: int = 0
+    until: str | None = None
+
+
+class GenerationLetGo(msgspec.Struct, frozen=True):
+    """Which generation, why, and until when readers had it."""
+
+    dataset_uuid: str
+    dataset_version: str
+    generation: str
+    reason: str
+    served_until: str | None = None
+
+
+class GenerationTrimmed(msgspec.Struct, frozen=True):
+    """Of which generation partitions lost earlier versions, and why."""
+
+    dataset_uuid: str
+    dataset_version: str
+    reason: str
+
+
+class TrimmedVersions(msgspec.Struct, frozen=True):
+    """The versions by partition."""
+
+    versions: list[tuple[str, int]]
+
+
+PINS_TYPES: Final[tuple[EventType, ...]] = (
+    EventType(
+        name="pin.policy_set",
+        sentence="How long an organization keeps what was decided.",
+        aggregate="organization",
+        meta=PolicySet,
+    ),
+    EventType(
+        name="pin.created",
+        sentence="Something was pinned, to be kept whatever its age.",
+        aggregate="organization",
+        meta=PinCreated,
+    ),
+    EventType(
+        name="pin.released",
+        sentence="A pin was taken away; what it kept may go.",
+        aggregate="organization",
+        meta=PinReleased,
+    ),
+    EventType(
+        name="pin.swept",
+        sentence="Something that nothing keeps any more was let go.",
+        aggregate="organization",
+        meta=Swept,
+    ),
+    EventType(
+        name="generation.retired",
+        sentence="A generation was taken from readers for good; only what pins and promises need of it stays.",
+        aggregate="dag",
+        meta=GenerationLetGo,
+    ),
+    EventType(
+        name="generation.trimmed",
+        sentence="Versions of a generation's partitions were let go.",
+        aggregate="dag",
+        meta=GenerationTrimmed,
+        context=TrimmedVersions,
+    ),
+    EventType(
+        name="generation.purged",
+        sentence="All data of a generation were let go.",
+        aggregate="dag",
+        meta=GenerationLetGo,
+    ),
+)
+"""In the order they are met."""

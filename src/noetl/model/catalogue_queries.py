@@ -1,0 +1,86 @@
+"""The event types of queries: who asked what and how it was answered, and who may read a dataset. Joined to the others by
+`catalogue`.
+
+The text of a query is in none of them, nor any literal of it: its SHA-256 alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from noetl.model.event_type import EventType
+
+QueryEngine = Literal["duckdb", "spark"]
+
+
+class QueriedDataset(msgspec.Struct, frozen=True):
+    """A dataset that was read, and the generation of it."""
+
+    name: str
+    dataset_uuid: str
+    dataset_version: str
+
+
+class QueryAsked(msgspec.Struct, frozen=True):
+    """Who asked, on which engine, and how long it took."""
+
+    asked_by: str
+    engine: QueryEngine
+    sql_sha256: str
+    milliseconds: int | float
+    token_id: str | None = None
+    user_id: str | None = None
+    mark: str | None = None
+    """The point of the history that was read; none where the query did not come so far."""
+    rows: int | None = None
+    bytes: int | None = None
+    code: str | None = None
+    """The word for why it was refused or failed."""
+
+
+class QueryRead(msgspec.Struct, frozen=True):
+    """What was read."""
+
+    datasets: list[QueriedDataset] = []
+
+
+class ReadersSet(msgspec.Struct, frozen=True):
+    """The roles whose holders may read a dataset; none lets the whole organization."""
+
+    dataset_uuid: str
+    roles: list[str]
+    set_by: str
+
+
+QUERIES_TYPES: Final[tuple[EventType, ...]] = (
+    EventType(
+        name="query.answered",
+        sentence="A query over datasets was answered.",
+        aggregate="query",
+        meta=QueryAsked,
+        context=QueryRead,
+    ),
+    EventType(
+        name="query.refused",
+        sentence="A query was not run, because it may not be asked or not by this caller.",
+        aggregate="query",
+        meta=QueryAsked,
+        context=QueryRead,
+    ),
+    EventType(
+        name="query.failed",
+        sentence="A query was run and gave no answer.",
+        aggregate="query",
+        meta=QueryAsked,
+        context=QueryRead,
+    ),
+    EventType(
+        name="query.readers_set",
+        sentence="The roles that may read a dataset were set.",
+        aggregate="dataset",
+        meta=ReadersSet,
+    ),
+)
+"""In the order they are met."""

@@ -1,0 +1,131 @@
+"""A stream as what wakes a projector: it says which shards grew, and is acknowledged once their checkpoints cover that.
+
+What is projected is read from the ledger. A stream that is away, late or wiped costs a poll interval and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from noetl.errors import NoetlError
+from noetl.model.mark import Mark
+from noetl.project.waking import Listen, Listener
+from noetl.stream.encoding import decode
+from noetl.stream.port import Delivery, EventStream, Subscription
+
+log = logging.getLogger("noetl.projector")
+
+AT_ONCE: Final = 1_000
+AGAIN_SECONDS: Final = 5.0
+"""How long a stream that failed is left alone."""
+
+Checkpoints = Callable[[], Awaitable[Mark]]
+
+
+def durable_of(name: str) -> str:
+    """Return the name of a projector's durable reader."""
+    return "projector-" + re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+class StreamWaking:
+    """Opens listeners that hear of held shards from a stream, and from elsewhere while the stream is away."""
+
+    def __init__(self, stream: EventStream, durable: str, checkpoints: Checkpoints, otherwise: Listen) -> None:
+        self._stream = stream
+        self._durable = durable
+        self._checkpoints = checkpoints
+        self._otherwise = otherwise
+        self._shards: frozenset[int] = frozenset()
+
+    def hold(self, shards: Collection[int]) -> None:
+        """Hear of these shards from now on."""
+        self._shards = frozenset(shards)
+
+    @asynccontextmanager
+    async def listen(self) -> AsyncIterator[StreamListener]:
+        """Give a listener for the time of the block."""
+        async with self._otherwise() as otherwise:
+            listener = StreamListener(self._stream, self._durable, self._checkpoints, otherwise, lambda: self._shards)
+            try:
+                yield listener
+            finally:
+                await listener.close()
+
+
+class StreamListener:
+    """See `Listener`; what it heard is acknowledged when the projections have it."""
+
+    def __init__(
+        self,
+        stream: EventStream,
+        durable: str,
+        checkpoints: Checkpoints,
+        otherwise: Listener,
+        shards: Callable[[], frozenset[int]],
+        poll_seconds: float = 1.0,
+    ) -> None:
+        self._stream = stream
+        self._durable = durable
+        self._checkpoints = checkpoints
+        self._otherwise = otherwise
+        self._wanted = shards
+        self._poll_seconds = poll_seconds
+        self._subscription: Subscription | None = None
+        self._shards: frozenset[int] = frozenset()
+        self._heard: list[tuple[int, int, Delivery]] = []
+        self._away_until = 0.0
+
+    async def wait(self) -> set[int] | None:
+        """Wait for news; return the shards that grew, or None when it is time to look at all."""
+        loop = asyncio.get_running_loop()
+        if not self._wanted() or loop.time() < self._away_until:
+            return await self._otherwise.wait()
+        try:
+            return await self._fetched()
+        except NoetlError as problem:
+            log.warning("the stream does not wake this projector for now: %s", problem.message)
+            self._away_until = loop.time() + AGAIN_SECONDS
+            await self.close()
+            return None
+
+    async def close(self) -> None:
+        """Stop hearing; what was not acknowledged is given again, which changes nothing."""
+        subscription, self._subscription, self._heard = self._subscription, None, []
+        if subscription is not None:
+            with suppress(NoetlError):
+                await subscription.close()
+
+    async def _fetched(self) -> set[int] | None:
+        subscription = await self._subscribed()
+        deliveries = await subscription.fetch(AT_ONCE, self._poll_seconds)
+        for delivery in deliveries:
+            event = decode(delivery.message.body)
+            self._heard.append((event.shard, event.position, delivery))
+        await self._acknowledge(subscription)
+        return {delivery.message.shard for delivery in deliveries} or None
+
+    async def _subscribed(self) -> Subscription:
+        wanted = self._wanted()
+        if self._subscription is None or wanted != self._shards:
+            await self.close()
+            # A new reader has nothing to hear of what stands: it looks for itself.
+            state = await self._stream.open()
+            self._subscription = await self._stream.subscribe(
+                self._durable, sorted(wanted), from_sequence=state.last_sequence + 1
+            )
+            self._shards = wanted
+        return self._subscription
+
+    async def _acknowledge(self, subscription: Subscription) -> None:
+        if not self._heard:
+            return
+        at = (await self._checkpoints()).positions
+        done = [delivery for shard, position, delivery in self._heard if position <= at[shard]]
+        if done:
+            await subscription.acknowledge(done)
+            self._heard = [one for one in self._heard if one[1] > at[one[0]]]

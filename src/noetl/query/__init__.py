@@ -1,0 +1,1 @@
+"""Questions about published datasets in SQL: checked, pinned, answered within bounds, and recorded."""

@@ -1,0 +1,91 @@
+"""Verifies organizations on Spark: both sides are summed shard by shard, and only where sums differ are rows looked at.
+
+What differs is then named from the rows themselves, by the code and in the words of a single process.
+"""
+
+from __future__ import annotations
+
+from noetl.errors import InputError
+from noetl.ledger.database import Database
+from noetl.model.mark import Mark
+from noetl.model.stream import Scope
+from noetl.payloads.port import PayloadStore
+from noetl.project.folds.registry import FoldRegistry
+from noetl.project.port import ProjectionStore
+from noetl.project.upcast import Upcasters
+from noetl.replay.bulk import BulkFolds, Reached
+from noetl.replay.compare import LOOKED_INTO, Suspects, stored_sums, unequal
+from noetl.replay.pages import EventPages
+from noetl.replay.verify import Comparison, Progress, Verifier
+
+
+class BulkVerifier(Verifier):
+    """Compares the projections of whole organizations with the ledger on Spark, and inline rows as `Verifier` does."""
+
+    def __init__(
+        self,
+        bulk: BulkFolds,
+        history: EventPages,
+        payloads: PayloadStore,
+        store: ProjectionStore,
+        folds: FoldRegistry,
+        upcasters: Upcasters,
+        *,
+        database: Database,
+        reached: Reached | None = None,
+    ) -> None:
+        """Take the parts of a verifier, what folds on Spark, and who is told how far that is."""
+        super().__init__(history, payloads, store, folds, upcasters, database=database)
+        self._bulk = bulk
+        self._reached = reached
+
+    async def compared(
+        self, scope: Scope, execution_id: int | None, *, check_payloads: bool, progress: Progress | None
+    ) -> Comparison:
+        """Compare an organization by sums; one execution, or the bytes of payloads, is no work for Spark."""
+        if execution_id is not None or check_payloads:
+            raise InputError(
+                "one execution, or payloads, are verified by a single process", hint="leave out --engine spark"
+            )
+        found = await self._bulk.fold(scope, self._folds.folds(), None, self._reached, sums=True)
+        if found.unsound or unequal(found.expected, found.found):
+            return await self._looked_into(scope)
+        return Comparison(
+            mark=found.mark,
+            lag=await self._lag(found.mark),
+            events=found.events,
+            expected=found.expected,
+            found=found.found,
+            differences=[],
+        )
+
+    async def _looked_into(self, scope: Scope) -> Comparison:
+        """Compare once more, at one moment and by the stored rows themselves, and name what differs."""
+        folds = self._folds.folds()
+        async with self._store.snapshot_view(scope) as view:
+            mark = await view.checkpoints()
+            stored, differences = await stored_sums(view.query())
+            found = await self._bulk.fold(scope, folds, mark, self._reached, sums=True)
+            places = unequal(found.expected, stored)
+            if places:
+                suspects = Suspects(places)
+                async for row in view.query():
+                    suspects.find(row.folded)
+                names = [fold.projection for fold in folds]
+                rows = await self._bulk.fold(
+                    scope, folds, mark, self._reached, projections=names, places=places[:LOOKED_INTO]
+                )
+                for folded in rows.rows:
+                    suspects.expect(folded)
+                differences += suspects.differences()
+        return Comparison(
+            mark=mark,
+            lag=await self._lag(mark),
+            events=found.events,
+            expected=found.expected,
+            found=stored,
+            differences=differences,
+        )
+
+    async def _lag(self, mark: Mark) -> int:
+        return sum((await self._history.head()).positions) - sum(mark.positions)

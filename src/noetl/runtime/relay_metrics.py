@@ -1,0 +1,48 @@
+"""The metrics of relays: what the relay of this process did, and how far each shard is behind, as the database tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from noetl.model.shard import SHARD_COUNT
+
+RELAYED: Final = """
+SELECT s.shard, s.position - coalesce(max(c.position), 0) AS waiting
+FROM noetl.shard AS s LEFT JOIN noetl.relay_cursor AS c ON c.shard = s.shard AND c.stream_name = $1
+GROUP BY s.shard, s.position
+"""
+"""What is asked of the database, for one stream."""
+
+
+class RelayMetrics:
+    """The series of relays, all of them there from the start."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._lag = Gauge(
+            "relay_lag_events", "Committed events that are not in the stream yet.", ["shard"], registry=registry
+        )
+        self._published = Counter("relay_published", "Events published to the stream.", registry=registry)
+        self._rebuilds = Counter(
+            "relay_rebuilds", "Shards published from their beginning again, as the stream was made anew.",
+            registry=registry,
+        )  # fmt: skip
+        for shard in range(SHARD_COUNT):
+            self._lag.labels(str(shard))
+
+    def relayed(self, published: int, lags: Mapping[int, int]) -> None:
+        """Count published events, and show how many of each held shard wait."""
+        self._published.inc(published)
+        for shard, waiting in lags.items():
+            self._lag.labels(str(shard)).set(waiting)
+
+    def rebuilt(self, shards: int) -> None:
+        """Count shards that are published from their beginning again."""
+        self._rebuilds.inc(shards)
+
+    def show_waiting(self, rows: Iterable[Any]) -> None:
+        """Show what waits, as the database answered."""
+        for row in rows:
+            self._lag.labels(str(row["shard"])).set(row["waiting"])

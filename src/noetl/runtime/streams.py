@@ -1,0 +1,69 @@
+"""Opens the streams that the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, Literal
+
+from noetl.errors import ConfigError
+from noetl.ledger.database import Database
+from noetl.runtime.setting_types import SecretUrl
+from noetl.runtime.settings import Settings
+from noetl.stream.nats import NatsStream, StreamLimits
+from noetl.stream.nats_connection import NatsConnection
+from noetl.stream.port import EventStream
+from noetl.stream.postgres import PostgresStream
+
+_KEPT_HOURS: Final = 24.0 * 365
+"""How long writes that nobody materialized stay: they are not in the ledger yet, so they must outlast any outage."""
+
+
+def mirrors(settings: Settings) -> bool:
+    """Tell whether committed events are mirrored to a stream outside PostgreSQL."""
+    return settings.event_store.distribution_backend == "nats-jetstream"
+
+
+def stream_name(settings: Settings, name: Literal["events", "writes", "hints"]) -> str:
+    """Return the full name of a stream or bucket; none may have dots."""
+    return f"{settings.event_store.connection.stream_prefix.replace('.', '-')}_{name}"
+
+
+def at_nats(settings: Settings, url: str) -> Settings:
+    """Return the settings with events mirrored to this server."""
+    told = settings.event_store
+    connection = told.connection.model_copy(update={"url": SecretUrl(url)})
+    store = told.model_copy(update={"distribution_backend": "nats-jetstream", "connection": connection})
+    return settings.model_copy(update={"event_store": store})
+
+
+@asynccontextmanager
+async def open_stream(
+    settings: Settings, database: Database, name: Literal["events", "writes"]
+) -> AsyncIterator[EventStream]:
+    """Give the stream of committed events, or of writes that are not in the ledger yet, for the time of the block."""
+    place = settings.event_store.connection
+    full = stream_name(settings, name)
+    if not mirrors(settings):
+        if name == "writes":
+            raise ConfigError(
+                "writes would go through a stream of NATS, and the settings name no such server",
+                hint="set event_store.distribution_backend to nats-jetstream, with its connection.url",
+            )
+        yield PostgresStream(database)
+        return
+    if place.url is None:
+        raise ConfigError("event_store.connection.url is needed by nats-jetstream", hint="such as nats://nats:4222")
+    connection = NatsConnection(place.url.get_secret_value(), credentials_file=place.credentials_file)
+    # Writes are refused by a stream that is full; a mirror forgets its oldest messages, which the ledger has.
+    limits = (
+        StreamLimits(replicas=place.replicas, max_age_hours=_KEPT_HOURS, discard="new")
+        if name == "writes"
+        else StreamLimits(replicas=place.replicas, max_age_hours=place.max_age_hours)
+    )
+    stream = NatsStream(connection, full, limits)
+    try:
+        yield stream
+    finally:
+        await stream.close()
+        await connection.close()

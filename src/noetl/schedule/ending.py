@@ -1,0 +1,86 @@
+"""The end of an attempt at a slot, recorded by whoever still holds it. A holder whose lease is lost changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from noetl.errors import LeaseLost, Unavailable, VersionConflict
+from noetl.faults import reach
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.transition import Transition
+from noetl.schedule.drafts import Said, ScheduleDrafts, Told
+from noetl.schedule.held import Held
+
+_AGAIN_SECONDS: Final = 0.5
+
+_STANDING: Final = """
+SELECT c.version FROM noetl.cron_slot AS s JOIN noetl.schedule AS c USING (tenant_id, organization_id, schedule_id)
+WHERE s.schedule_id = $1 AND s.plan_time = $2 AND s.attempt = $3 AND s.lease_token = $4 AND s.status = 'RUNNING'
+"""
+_RENEW: Final = """
+UPDATE noetl.cron_slot AS s SET last_heartbeat = clock_timestamp(),
+    lease_until = clock_timestamp() + make_interval(secs => own.seconds)
+FROM unnest($1::uuid[], $2::timestamptz[], $3::integer[], $4::uuid[], $5::double precision[])
+     AS own (schedule_id, plan_time, attempt, token, seconds)
+WHERE s.schedule_id = own.schedule_id AND s.plan_time = own.plan_time AND s.attempt = own.attempt
+  AND s.lease_token = own.token AND s.status = 'RUNNING' AND s.lease_until > clock_timestamp()
+RETURNING own.token::text AS token
+"""
+
+
+class SlotLeases:
+    """Renews the leases of this process, and ends them."""
+
+    def __init__(self, database: Database, ledger: PostgresLedger, drafts: ScheduleDrafts) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._drafts = drafts
+
+    async def renew(self, held: list[Held]) -> list[Held]:
+        """Renew leases of one organization with one statement, and return those that are lost."""
+        asked = time.monotonic()
+        async with self._database.transaction(held[0].scope) as connection:
+            rows = await connection.fetch(
+                _RENEW,
+                [one.schedule_id for one in held],
+                [one.plan_time for one in held],
+                [one.attempt for one in held],
+                [one.token for one in held],
+                [one.spec.stale_timeout_seconds for one in held],
+            )
+        kept = {row["token"] for row in rows}
+        for one in held:
+            if one.token in kept:
+                one.renewed_at = asked
+        return [one for one in held if one.token not in kept]
+
+    async def end(self, held: Held, said: Said) -> None:
+        """Record the end of an attempt; while the database is away it is tried again for as long as the lease lasts."""
+        while True:
+            try:
+                await self._end(held, said)
+                return
+            except Unavailable as away:
+                if time.monotonic() > held.lapses_at:
+                    raise LeaseLost(f"the lease on a slot of {held.name} ran out while the database was away") from away
+                await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _end(self, held: Held, said: Said) -> None:
+        while True:
+            async with self._database.transaction(held.scope) as connection:
+                version = await connection.fetchval(
+                    _STANDING, held.schedule_id, held.plan_time, held.attempt, held.token
+                )
+            if version is None:
+                raise LeaseLost(f"a slot of {held.name} is somebody else's now, or was ended")
+            told = Told(held.scope, held.schedule_id, version, (said,), held.execution_id)
+            reach("slot.before_end")
+            try:
+                await self._ledger.transact(Transition(tuple(self._drafts.appends([told]))))
+            except VersionConflict:
+                continue  # another moment of the same schedule moved on meanwhile
+            reach("slot.after_end")
+            return

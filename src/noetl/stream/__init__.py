@@ -1,0 +1,1 @@
+"""Delivery of events to many readers: the port, its adapters and how an event travels in a message."""

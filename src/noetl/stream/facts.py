@@ -1,0 +1,97 @@
+"""Records facts that decide nothing: durable when the stream has acknowledged them, in the ledger a moment later.
+
+A fact with an idempotency key or an expected version decides something; it is appended as everything else is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from noetl.errors import Unavailable
+from noetl.faults import reach
+from noetl.ledger.write_path import WritePath
+from noetl.model.event import Draft
+from noetl.model.read_token import ReadToken
+from noetl.model.validate import validate
+from noetl.stream.journal import Journal
+from noetl.stream.port import EventStream, Message
+from noetl.stream.row_body import fact_message
+
+BATCH_FACTS: Final = 1000
+_OPEN_STREAM: Final = re.compile(r"^(execution/[0-9]+/)?business/")
+
+
+class Facts:
+    """Publishes the facts of one process, those that come together in one batch."""
+
+    def __init__(
+        self,
+        stream: EventStream,
+        way: WritePath,
+        journal: Journal,
+        observe: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
+        self._stream = stream
+        self._way = way
+        self._journal = journal
+        self._observe = observe
+        self._created: str | None = None
+        self._waiting: deque[tuple[Message, asyncio.Future[int]]] = deque()
+        self._sender: asyncio.Task[None] | None = None
+
+    def takes(self, draft: Draft) -> bool:
+        """Tell whether a fact goes through the stream now: it decides nothing, and nothing decides on its stream."""
+        return self._way.waits and draft.idempotency_key is None and _OPEN_STREAM.match(draft.stream_id) is not None
+
+    async def record(self, draft: Draft) -> ReadToken:
+        """Return when the fact is durable."""
+        stream = draft.stream
+        validate(stream, [draft])
+        shard = stream.shard
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append((fact_message(stream, shard, draft), answer))
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send(), name="noetl-facts")
+        sequence = await answer
+        return ReadToken(draft.execution_id, draft.event_id, shard, sequence, self._created)
+
+    async def close(self) -> None:
+        """Wait until everything that was taken is acknowledged or refused."""
+        if self._sender is not None:
+            await self._sender
+
+    async def _send(self) -> None:
+        try:
+            while self._waiting:
+                batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_FACTS))]
+                try:
+                    sequences = await self._publish([message for message, _ in batch])
+                except Exception as problem:
+                    for _, answer in batch:
+                        if not answer.done():
+                            answer.set_exception(problem)
+                    continue
+                for (_, answer), sequence in zip(batch, sequences, strict=True):
+                    if not answer.done():
+                        answer.set_result(sequence)
+        finally:
+            self._sender = None
+            for _, answer in self._waiting:
+                if not answer.done():
+                    answer.set_exception(Unavailable("the stream was closed before this fact was published"))
+
+    async def _publish(self, messages: list[Message]) -> list[int]:
+        if self._created is None:
+            self._created = (await self._stream.state()).created
+        reach("fact.before_publish")
+        began = time.perf_counter()
+        published = await self._stream.publish(messages)
+        self._observe(time.perf_counter() - began)
+        reach("fact.after_publish")
+        self._journal.note(self._created, messages, [one.sequence for one in published])
+        return [one.sequence for one in published]

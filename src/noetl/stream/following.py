@@ -1,0 +1,80 @@
+"""Follows a stream in the shards that are held: batches go to a worker, one shard's in their order, and are acknowledged after it.
+
+What fails is tried again; a trouble is told when it begins, and again when it comes back after things went well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from noetl.errors import NoetlError
+from noetl.faults import reach
+from noetl.stream.port import Delivery, EventStream
+
+_log = logging.getLogger(__name__)
+
+BATCH_EVENTS = 500
+WAIT_SECONDS = 1.0
+_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
+
+Work = Callable[[int, str, Sequence[Delivery]], Awaitable[None]]
+"""Is given a shard, the making of the stream, and what was delivered of it."""
+
+
+class ShardFollowing:
+    """The readers of one process, one per shard it holds, each a durable of its own."""
+
+    def __init__(self, stream: EventStream, durable: str, work: Work) -> None:
+        self._stream = stream
+        self._durable = durable
+        self._work = work
+        self._failures: dict[int, int] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def hold(self, shards: frozenset[int]) -> None:
+        """Work on these shards, and on no others."""
+        for shard in self._tasks.keys() - shards:
+            self._tasks.pop(shard).cancel()
+        loop = asyncio.get_running_loop()
+        for shard in shards - self._tasks.keys():
+            self._tasks[shard] = loop.create_task(self._follow(shard), name=f"noetl-{self._durable}-{shard}")
+
+    async def stop(self) -> None:
+        """Stop; what was not acknowledged is given to whoever holds the shard next."""
+        tasks, self._tasks = list(self._tasks.values()), {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, shard: int) -> None:
+        while True:
+            try:
+                await self._read(shard)
+            except Exception as problem:
+                failures = self._failures.get(shard, 0)
+                self._failures[shard] = failures + 1
+                if failures == 0:
+                    trace = None if isinstance(problem, NoetlError) else problem
+                    _log.warning("%s waits with shard %d: %s", self._durable, shard, problem, exc_info=trace)
+                await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
+
+    async def _read(self, shard: int) -> None:
+        created = (await self._stream.open()).created
+        subscription = await self._stream.subscribe(f"{self._durable}-{shard}", [shard])
+        try:
+            while True:
+                deliveries = await subscription.fetch(BATCH_EVENTS, WAIT_SECONDS)
+                if deliveries:
+                    await self._work(shard, created, deliveries)
+                    reach("materialize.before_acknowledge")
+                    await subscription.acknowledge(deliveries)
+                    self._failures.pop(shard, None)
+                elif (await self._stream.state()).created != created:
+                    return
+        finally:
+            try:
+                await subscription.close()
+            except NoetlError:
+                _log.debug("a subscription could not be closed", exc_info=True)

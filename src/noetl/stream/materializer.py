@@ -1,0 +1,87 @@
+"""The materializer: what was published is written into the ledger, shard by shard, in the order of the stream.
+
+In the write path `stream` it is the only writer. A batch and its checkpoint are one statement, and the messages are
+acknowledged after it: what is delivered again is found in the ledger and left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+from uuid import UUID
+
+import asyncpg
+import orjson
+
+from noetl.errors import LeaseLost
+from noetl.faults import reach
+from noetl.ledger.database import Database, translated
+from noetl.stream.following import ShardFollowing
+from noetl.stream.port import Delivery, EventStream
+
+_WRITE = "SELECT written, repeated, last_position FROM noetl.materialize_v1($1, $2, $3, $4, $5, $6)"
+
+
+class NotHeldError(asyncpg.PostgresError):
+    """What the database says to a materializer whose shard another one has; the driver raises it by its code."""
+
+    sqlstate: ClassVar[str] = "NE002"
+
+
+class Materializer:
+    """Writes the shards it holds; `token` says with what it holds them."""
+
+    def __init__(
+        self,
+        database: Database,
+        stream: EventStream,
+        token: Callable[[int], UUID | None],
+        written: Callable[[set[int]], None] = lambda shards: None,
+    ) -> None:
+        self._database = database
+        self._stream = stream
+        self._token = token
+        self._written = written
+        self._following = ShardFollowing(stream, "materializer", self._materialize)
+        self.rows = 0
+        """How many rows this process has written."""
+
+    def hold(self, shards: frozenset[int]) -> None:
+        """Work on these shards, and on no others."""
+        self._following.hold(shards)
+
+    async def stop(self) -> None:
+        """Stop; what is under way is delivered again to whoever holds the shard next."""
+        await self._following.stop()
+
+    async def _materialize(self, shard: int, created: str, deliveries: Sequence[Delivery]) -> None:
+        token = self._token(shard)
+        if token is None:
+            raise LeaseLost(f"shard {shard} is not held here")
+        rows = b"[" + b",".join(one.message.body for one in deliveries if one.message.body) + b"]"
+        arguments = (self._stream.name, created, shard, deliveries[-1].sequence, token, rows.decode())
+        reach("materialize.before_write")
+        try:
+            row = await self._write(arguments)
+        except asyncpg.CheckViolationError:
+            await self._make_partitions(deliveries)
+            row = await self._write(arguments)
+        reach("materialize.after_write")
+        self.rows += row["written"]
+        if row["written"]:
+            self._written({shard})
+
+    async def _write(self, arguments: tuple[Any, ...]) -> Any:
+        try:
+            async with self._database.transaction(None, "materializer") as connection:
+                return await connection.fetchrow(_WRITE, *arguments)
+        except NotHeldError as problem:
+            raise LeaseLost(str(problem)) from problem
+
+    async def _make_partitions(self, deliveries: Sequence[Delivery]) -> None:
+        ids = {orjson.loads(one.message.body)["execution_id"] for one in deliveries if one.message.body}
+        with translated():
+            async with self._database.transaction(None, "materializer") as connection:
+                await connection.executemany(
+                    "SELECT noetl.ensure_event_partition_v1($1)", [(execution_id,) for execution_id in ids]
+                )

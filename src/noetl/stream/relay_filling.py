@@ -1,0 +1,174 @@
+"""Fills a stream: events behind the cursors of held shards go in, they are published, and the cursors move.
+
+It notices that the stream is another one than the cursors tell of, or that it lost messages, and begins anew then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final, Protocol
+from uuid import UUID
+
+from noetl.errors import NotFound
+from noetl.faults import reach
+from noetl.ledger.database import Database
+from noetl.ledger.shard_leases import ShardLeases
+from noetl.stream.port import EventStream, Message, StreamState
+from noetl.stream.relay_cursors import Cursor, Cursors
+from noetl.stream.relay_reading import Page, read_page
+
+_log = logging.getLogger(__name__)
+
+BATCH_EVENTS: Final = 2_000
+"""Events read and published together; few enough that a lost lease repeats little."""
+
+
+class RelayMeter(Protocol):
+    """Counts what a relay does."""
+
+    def relayed(self, published: int, lags: Mapping[int, int]) -> None:
+        """Take note of messages that were published, and of how many events of each held shard wait."""
+        ...
+
+    def rebuilt(self, shards: int) -> None:
+        """Take note that shards are published from their beginning again."""
+        ...
+
+
+class Filling:
+    """The shards of one process on their way into one stream."""
+
+    def __init__(
+        self,
+        database: Database,
+        stream: EventStream,
+        leases: ShardLeases,
+        meter: RelayMeter | None,
+        batch_events: int = BATCH_EVENTS,
+    ) -> None:
+        self._database = database
+        self._stream = stream
+        self._leases = leases
+        self._meter = meter
+        self._batch_events = batch_events
+        self._cursors = Cursors(database, stream.name)
+        self._tokens: dict[int, UUID] = {}
+        """The lease under which the cursor of each shard was read."""
+        self._at: dict[int, int] = {}
+        """Where the cursor of each shard stands."""
+        self._heads: dict[int, int] = {}
+        self._created = ""
+        self._last_sequence = 0
+
+    async def open(self) -> None:
+        """Make the stream if it is absent, and look at it."""
+        await self._see(await self._stream.open())
+
+    async def look(self) -> None:
+        """See whether the stream is still the one it was."""
+        try:
+            await self._see(await self._stream.state())
+        except NotFound:
+            await self.open()
+
+    async def catch_up(self, stopping: asyncio.Event) -> None:
+        """Publish until the ledger's end is reached, reading the next events while the last ones are published."""
+        await self._take_up()
+        page = await self._read({})
+        while page is not None and not stopping.is_set():
+            following = asyncio.create_task(self._read(page.reached), name="noetl-relay-read")
+            try:
+                await self._relay(page)
+                await self._take_up()
+                page = await following or await self._read({})
+            finally:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
+
+    async def _see(self, state: StreamState) -> None:
+        if state.created == self._created and state.last_sequence < self._last_sequence:
+            state = await self._make_anew(state.last_sequence)
+        if state.created != self._created:
+            self._created, self._last_sequence = state.created, 0
+            self._tokens.clear()
+            self._at.clear()
+        self._last_sequence = max(self._last_sequence, state.last_sequence)
+
+    async def _make_anew(self, found: int) -> StreamState:
+        """Wipe a stream that lost messages: every relay sees that, and no reader takes a hole for the whole."""
+        _log.warning(
+            "the stream %s acknowledged message %d and came to %d later: it lost messages and is made anew",
+            self._stream.name, self._last_sequence, found,
+        )  # fmt: skip
+        await self._stream.wipe()
+        return await self._stream.state()
+
+    async def _take_up(self) -> None:
+        """Find out where to go on in shards that were taken since the last time, and forget those that were lost."""
+        tokens = {shard: token for shard in self._leases.held if (token := self._leases.token(shard)) is not None}
+        kept = {shard for shard, token in self._tokens.items() if tokens.get(shard) == token}
+        self._tokens = {shard: self._tokens[shard] for shard in kept}
+        self._at = {shard: self._at[shard] for shard in kept}
+        new = sorted(tokens.keys() - kept)
+        if not new:
+            return
+        cursors = await self._cursors.all()
+        # What the stream acknowledged to relays that are gone must be there too.
+        told = [one.stream_sequence for one in cursors.values() if one.stream_created == self._created]
+        self._last_sequence = max([self._last_sequence, *told])
+        await self.look()
+        again = []
+        for shard in new:
+            cursor = cursors.get(shard, Cursor(0, None, 0))
+            position = cursor.position if cursor.stream_created == self._created else 0
+            if position < cursor.position:
+                again.append(shard)
+            if position == 0 and (first := await self._cursors.first(shard)) is not None and first > 1:
+                _log.info("shard %d begins at position %d: what was before it is no longer in the ledger", shard, first)
+            self._tokens[shard], self._at[shard] = tokens[shard], position
+        if again:
+            _log.warning("the stream %s was made anew: shards %s are published again from the ledger's first event on",
+                         self._stream.name, again)  # fmt: skip
+            if self._meter is not None:
+                self._meter.rebuilt(len(again))
+
+    async def _read(self, reached: Mapping[int, int]) -> Page | None:
+        self._heads = await self._cursors.heads()
+        behind = {shard: reached.get(shard, position) for shard, position in self._at.items()}
+        return await read_page(self._database, behind, self._heads, self._batch_events)
+
+    async def _relay(self, page: Page) -> None:
+        """Publish a page, then move the cursors: of those shards only that it continues and that are still held."""
+        shards = {
+            shard for shard, position in page.behind.items()
+            if self._at.get(shard) == position and self._leases.token(shard) == self._tokens[shard]
+        }  # fmt: skip
+        messages = [message for message in page.messages if message.shard in shards]
+        reach("relay.before_publish")
+        if not await self._publish(messages):
+            return
+        reach("relay.after_publish")
+        tokens = {shard: self._tokens[shard] for shard in shards}
+        positions = {shard: page.reached[shard] for shard in shards}
+        moved = await self._cursors.move(positions, self._created, self._last_sequence, tokens)
+        reach("relay.after_cursor")
+        self._at |= {shard: page.reached[shard] for shard in moved}
+        for lost in shards - moved:
+            del self._at[lost], self._tokens[lost]
+        if self._meter is not None:
+            self._meter.relayed(len(messages), {shard: self._heads[shard] - at for shard, at in self._at.items()})
+
+    async def _publish(self, messages: list[Message]) -> bool:
+        """Publish in order, and tell whether the stream is still the one it was."""
+        if not messages:
+            return True
+        published = await self._stream.publish(messages)
+        new = [one.sequence for one in published if not one.duplicate]
+        if new and new[0] <= self._last_sequence:
+            state = await self._stream.state()
+            await self._see(state if state.created != self._created else await self._make_anew(new[0] - 1))
+            return False
+        self._last_sequence = max([self._last_sequence, *new])
+        return True

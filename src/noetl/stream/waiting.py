@@ -1,0 +1,112 @@
+"""Publishes what waits for the materializer: events of decided changes, in the order in which these committed.
+
+They stay in the table until they are in the ledger, so a stream that lost them gets them again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from noetl.faults import reach
+from noetl.ledger.database import Database
+from noetl.ledger.shard_leases import fenced_of
+from noetl.stream.encoding import message_id
+from noetl.stream.port import EventStream, Message
+
+_log = logging.getLogger(__name__)
+
+BATCH_EVENTS: Final = 1000
+OVERDUE_SECONDS: Final = 30.0
+"""What was published this long ago and still waits is published once more: the stream may have lost it."""
+
+_CURSORS = "SELECT shard, position FROM noetl.relay_cursor WHERE stream_name = $1 AND stream_created = $2"
+_WAITING = """
+SELECT p.shard, p.position, p.tenant_id, p.organization_id, p.execution_id, p.event_id, row_to_json(p)::text AS body
+FROM unnest($1::smallint[], $2::bigint[]) AS mine (shard, position)
+CROSS JOIN LATERAL (
+    SELECT * FROM noetl.pending_event AS e WHERE e.shard = mine.shard AND e.position > mine.position
+    ORDER BY e.position LIMIT $3
+) AS p
+"""
+_OVERDUE = """
+SELECT DISTINCT shard FROM noetl.pending_event
+WHERE shard = ANY ($1) AND ingest_time < clock_timestamp() - make_interval(secs => $2)
+"""
+_MOVE = """
+INSERT INTO noetl.relay_cursor (stream_name, shard, position, stream_created)
+SELECT $1, moved.shard, moved.position, $2 FROM unnest($3::smallint[], $4::bigint[]) AS moved (shard, position)
+ON CONFLICT (stream_name, shard) DO UPDATE SET position = excluded.position, stream_created = excluded.stream_created,
+    updated_at = clock_timestamp()
+"""
+
+
+class WaitingEvents:
+    """The way of waiting events into the stream of writes."""
+
+    def __init__(self, database: Database, stream: EventStream) -> None:
+        self._database = database
+        self._stream = stream
+        self._created: str | None = None
+        self._tokens: dict[int, UUID] = {}
+        self._at: dict[int, int] = {}
+
+    async def look(self) -> None:
+        """See whether the stream is still the one it was, and whether anything waits for too long."""
+        created = (await self._stream.open()).created
+        if created != self._created:
+            if self._created is not None:
+                _log.warning("the stream %s was made anew: what still waits is published again", self._stream.name)
+            self._created = created
+            self._tokens.clear()
+        async with self._database.transaction(None, "relay") as connection:
+            rows = await connection.fetch(_OVERDUE, list(self._tokens), OVERDUE_SECONDS)
+        for row in rows:
+            self._at[row["shard"]] = 0
+
+    async def publish(self, tokens: Mapping[int, UUID]) -> int:
+        """Publish what waits in the shards that are held with these tokens, and return how many events that was."""
+        if self._created is None:
+            await self.look()
+        await self._take_up(tokens)
+        published = 0
+        while self._tokens:
+            async with self._database.transaction(None, "relay") as connection:
+                rows = await connection.fetch(_WAITING, list(self._at), list(self._at.values()), BATCH_EVENTS)
+            if not rows:
+                break
+            reach("waiting.before_publish")
+            await self._stream.publish([_message(row) for row in rows])
+            reach("waiting.after_publish")
+            await self._move({row["shard"]: row["position"] for row in rows})
+            published += len(rows)
+        return published
+
+    async def _take_up(self, tokens: Mapping[int, UUID]) -> None:
+        """Go on where the cursors stand in shards that were taken since the last time; forget those that were lost."""
+        if tokens == self._tokens:
+            return
+        async with self._database.transaction(None, "relay") as connection:
+            rows = await connection.fetch(_CURSORS, self._stream.name, self._created)
+        known = {row["shard"]: row["position"] for row in rows}
+        self._at = {
+            shard: self._at[shard] if self._tokens.get(shard) == token else known.get(shard, 0)
+            for shard, token in tokens.items()
+        }
+        self._tokens = dict(tokens)
+
+    async def _move(self, reached: dict[int, int]) -> None:
+        async with self._database.transaction(None, "relay") as connection:
+            held = await fenced_of(connection, "relay", {shard: self._tokens[shard] for shard in reached})
+            moved = {shard: reached[shard] for shard in sorted(held)}
+            await connection.execute(_MOVE, self._stream.name, self._created, list(moved), list(moved.values()))
+        self._at |= moved
+        for lost in reached.keys() - held:
+            del self._at[lost], self._tokens[lost]
+
+
+def _message(row: Any) -> Message:
+    own = message_id(row["tenant_id"], row["organization_id"], row["event_id"])
+    return Message(row["tenant_id"], row["execution_id"], row["shard"], own, row["body"].encode())

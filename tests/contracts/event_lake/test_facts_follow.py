@@ -1,0 +1,108 @@
+"""Facts follow the lake: day by day, after a refresh that broke off, and when the lake is built anew."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.contracts.event_lake.lake_ground import AnsweringDrivers, LakeGround, fresh_scope
+
+from noetl.dispatch.tasks.engine import TaskEngine
+from noetl.errors import NoetlError
+from noetl.model.ids import snowflake_at
+from noetl.runtime.event_lake import EventLake
+from noetl.runtime.event_lake_desk import LakeDesk
+from noetl.spark.event_lake.facts.catalogue import FACTS
+from noetl.testing.drafts import Drafts
+from noetl.testing.pipelines import Row
+from noetl.testing.playbooks import Playbooks
+from noetl.testing.runs import framed_run
+from noetl.testing.spark import SharedDrivers
+
+pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+async def ground(
+    playbooks: Playbooks, task_engine: TaskEngine, spark_drivers: SharedDrivers
+) -> AsyncIterator[LakeGround]:
+    """An organization with a lake to be."""
+    root = spark_drivers.options.lake_root
+    drivers = AnsweringDrivers(spark_drivers)
+    made = LakeGround(playbooks, task_engine, fresh_scope("facts"), root, drivers)
+    own = made.runtime.settings
+    with_facts = own.model_copy(update={"event_lake": own.event_lake.model_copy(update={"facts": True})})
+    made.lake = EventLake(replace(made.runtime, settings=with_facts), made.scope, made.streamed, drivers)
+    async with made.streamed.open():
+        yield made
+
+
+async def days(ground: LakeGround, name: str) -> dict[str, int]:
+    """Return the version of each day of a dataset."""
+    return {part.partition_key: part.version for part in (await ground.tested.view(name)).partitions}
+
+
+async def facts(ground: LakeGround) -> dict[str, list[Row]]:
+    return {fact.name: await ground.tested.rows(fact.name) for fact in FACTS}
+
+
+async def test_facts_follow_the_lake(ground: LakeGround, monkeypatch: pytest.MonkeyPatch) -> None:
+    """INV-92, INV-93."""
+    await ground.write(2)
+    await ground.lake.sync()
+    executions = await ground.tested.rows("noetl_executions")
+    counted = await ground.tested.fetch(
+        "SELECT count(DISTINCT execution_id) AS n FROM noetl.event WHERE event_type LIKE 'playbook.%'"
+    )
+    assert sum(row["kind"] == "playbook" for row in executions) == counted[0]["n"] == 2
+    assert {row["organization_id"] for row in executions} == {ground.scope.organization_id}
+    first = await days(ground, "noetl_executions")
+
+    # A run of an earlier day changes that day alone; the refresh breaks off after some of the datasets.
+    earlier = snowflake_at(datetime.now(UTC) - timedelta(days=3))
+    minted = iter([earlier])
+    drafts = Drafts(ground.scope, lambda: next(minted, None) or ground.runtime.ids.mint())
+    await framed_run(ground.runtime.ledger, drafts)
+    with monkeypatch.context() as broken:
+        broken.setattr(LakeDesk, "_commit", _refusing("noetl_tasks"))
+        with pytest.raises(NoetlError, match="not today"):
+            await ground.lake.sync()
+    assert len(await days(ground, "noetl_executions")) == 2
+    assert len(await days(ground, "noetl_frames")) == 2
+    assert len(await days(ground, "noetl_attempts")) == 1
+    await ground.lake.sync()
+    second = await days(ground, "noetl_attempts")
+    assert len(second) == 2
+    (today,) = first
+    rows = await facts(ground)
+    assert sum(row["execution_id"] == earlier for row in rows["noetl_executions"]) == 1
+    assert today in second
+
+    # Nothing new: nothing is written. A lake that is built anew makes all facts anew, and they are the same.
+    await ground.lake.sync()
+    assert await days(ground, "noetl_attempts") == second
+    await ground.lake.rebuild()
+    again = await facts(ground)
+    assert set(_told(rows.pop("noetl_audit"))) <= set(_told(again.pop("noetl_audit"))), (
+        "the rebuild itself is in it, too"
+    )
+    assert {name: _told(found) for name, found in again.items()} == {name: _told(found) for name, found in rows.items()}
+
+
+def _refusing(job: str) -> Any:
+    real = LakeDesk._commit
+
+    async def commit(self: LakeDesk, question: dict[str, Any]) -> dict[str, Any]:
+        if self._open[question["task_id"]].job == job:
+            raise NoetlError("not today")
+        return await real(self, question)
+
+    return commit
+
+
+def _told(rows: list[Row]) -> list[str]:
+    """Return what rows say of work other than the lake's own, which goes on while it is looked at."""
+    return sorted(str(row) for row in rows if "noetl_" not in str(row) and row.get("kind") != "emission")

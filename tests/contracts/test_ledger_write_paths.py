@@ -1,0 +1,43 @@
+"""The ledger's contract where every event goes through a stream and the materializer writes it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.stream.memory import MemoryStream
+from noetl.stream.nats import NatsStream
+from noetl.stream.nats_connection import NatsConnection
+from noetl.stream.port import WRITES
+from noetl.testing.ledger_contract import LedgerContract
+from noetl.testing.write_paths import write_path_stream
+
+pytestmark = pytest.mark.service
+
+
+class TestThroughAStreamInMemory(LedgerContract):
+    """INV-113: the promises of an append do not depend on where it becomes durable."""
+
+    @pytest.fixture
+    async def ledger(self, database: Database) -> AsyncIterator[PostgresLedger]:
+        ledger = PostgresLedger(database)
+        async with write_path_stream(database, ledger, MemoryStream(WRITES)):
+            yield ledger
+        await ledger.close()
+
+
+@pytest.mark.slow
+class TestThroughJetStream(LedgerContract):
+    """INV-113, with a real NATS server."""
+
+    @pytest.fixture
+    async def ledger(
+        self, database: Database, nats_connection: NatsConnection, stream_prefix: str
+    ) -> AsyncIterator[PostgresLedger]:
+        ledger = PostgresLedger(database)
+        async with write_path_stream(database, ledger, NatsStream(nats_connection, f"{stream_prefix}_writes")):
+            yield ledger
+        await ledger.close()

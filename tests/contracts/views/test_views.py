@@ -1,0 +1,144 @@
+"""A view equals its recomputation, on local Spark and on a cluster: appended to, late, upcast, swapped, beside a neighbour."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import asyncpg
+import msgspec
+import pytest
+from tests.contracts.event_lake.lake_ground import AnsweringDrivers
+from tests.contracts.views.ground import CITIES, NEIGHBOUR, SCOPE, Ground, noted, standing
+
+from noetl.dispatch.tasks.backoff import Backoff
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.spark.options import SparkOptions
+from noetl.testing.spark import SharedDrivers
+from noetl.views.keeping import Keeping
+
+pytestmark = [pytest.mark.service, pytest.mark.timeout(400)]
+
+ROOT = Path(__file__).parents[3]
+HOURS = """
+kind: View
+name: hours
+source: {events: {types: business.noted, since: "2026-01-01T00:00:00Z"}}
+sql: |
+  SELECT window.start AS hour, count(*) AS notes, max_by(get_json_object(meta, '$.city'), event_time) AS city
+  FROM events GROUP BY window(event_time, '1 hour')
+keys: hour
+event_time: {watermark: 30m}
+barrier_interval_ms: 1
+checkpoint: {shared: true}
+"""
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def cluster_drivers(spark_options: SparkOptions, spark_master: str) -> Iterator[SharedDrivers]:
+    """Drivers that are clients of a standalone cluster with two workers."""
+    conf = {
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.cores.max": "2",
+        "spark.executorEnv.PYTHONPATH": str(ROOT),
+    }
+    drivers = SharedDrivers(msgspec.structs.replace(spark_options, master=spark_master, conf=spark_options.conf | conf))
+    yield drivers
+    drivers.close()
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("local", marks=pytest.mark.xdist_group("spark_drivers")),
+        pytest.param("cluster", marks=[pytest.mark.slow, pytest.mark.xdist_group("spark_cluster")]),
+    ]
+)
+def drivers(request: pytest.FixtureRequest) -> SharedDrivers:
+    """The Spark of the test process, or that of a cluster."""
+    found: SharedDrivers = request.getfixturevalue("spark_drivers" if request.param == "local" else "cluster_drivers")
+    return found
+
+
+@pytest.fixture
+async def ground(database: Database, drivers: SharedDrivers) -> AsyncIterator[Ground]:
+    async with standing(database, AnsweringDrivers(drivers), drivers.options) as made:
+        yield made
+
+
+async def test_a_view_equals_its_recomputation(ground: Ground, ledger: PostgresLedger, owner_url: str) -> None:
+    """INV-94, INV-98: under slow commits, a schema that changes midway, a lost database, beside a neighbour."""
+    version = await ground.deploy(CITIES + "checkpoint: {shared: true}\n")
+    await ground.note("ghent", 7, NEIGHBOUR)
+    keeping = Keeping(
+        ground.around, worker="tests", lease_seconds=60.0, every_seconds=0.1, together=1, scope=SCOPE,
+        backoff=Backoff(0.01, 0.02),
+    )  # fmt: skip
+    keeping.start()
+    truth = Counter[str]()
+    slow = noted("oslo", 1)
+    async with ledger.decision(SCOPE) as decision:
+        await decision.append(slow.appends[0].stream, list(slow.appends[0].drafts))
+        truth["oslo"] += 1
+        # The shard of the open append waits; all others go on, and so does the view.
+        others = [noted(city, 1) for city in ("rome", "bonn") for _ in range(20)]
+        for one in others:
+            if one.appends[0].stream.shard != slow.appends[0].stream.shard:
+                await ground.ledger.transact(one)
+                truth[one.appends[0].drafts[0].meta["city"]] += 1
+        await ground.reached(version, held=decision.connection)
+    await cut_off(owner_url)
+    for number in range(10):
+        # The old schema calls the amount `sum` and knows one city only; the upcaster of the tests tells which.
+        await ground.note_as(1 + number % 2, 3)
+        truth["rome"] += 1
+    await ground.reached(version)
+    await keeping.stop()
+    found = await ground.verified("cities")
+    assert found.differences == 0, found
+    assert {row["city"]: row["notes"] for row in await ground.rows("cities")} == dict(truth)
+    served = await ground.versions.serving(SCOPE, "cities")
+    assert (served.status, served.lease_token) == ("current", None)
+
+    async with ground.database.transaction(SCOPE) as connection:
+        damage = """UPDATE noetl.view_row SET value = value || '{"notes": 99}' WHERE value ->> 'city' = 'rome'"""
+        await connection.execute(damage)
+    damaged = await ground.verified("cities")
+    assert damaged.differences == 1
+    assert damaged.first[0].found["notes"] == 99
+    assert damaged.first[0].expected["notes"] == truth["rome"]
+
+
+async def cut_off(owner_url: str) -> None:
+    """Cut all connections to the database off, as a restart of PostgreSQL does."""
+    admin = await asyncpg.connect(owner_url.replace("noetl_owner", "noetl_admin"))
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> $1"
+    await admin.execute(cut.replace("$1", "pg_backend_pid()"))
+    await admin.close()
+
+
+async def test_what_is_late_is_left_out_alike(database: Database, spark_drivers: SharedDrivers) -> None:
+    """INV-96."""
+    async with standing(database, AnsweringDrivers(spark_drivers), spark_drivers.options) as ground:
+        await ground.deploy(HOURS)
+        for minutes in (0, 10, 200):
+            await ground.note("rome", 1, event_time=NOON + timedelta(minutes=minutes))
+        first = await ground.caught_up("hours")
+        assert (first.watermark, first.late_total) == (None, 0)
+        for minutes, city in ((190, "in time"), (20, "late"), (30, "late"), (205, "last")):
+            await ground.note(city, 1, event_time=NOON + timedelta(minutes=minutes))
+        second = await ground.caught_up("hours")
+        assert second.watermark == NOON + timedelta(minutes=170)
+        assert (second.late, second.late_total) == (2, 2)
+        await ground.note("rome", 1, event_time=NOON + timedelta(minutes=210))
+        assert (await ground.caught_up("hours")).late_total == 2
+        assert await ground.rows("hours") == [
+            {"hour": "2026-11-01T12:00:00.000000Z", "notes": 2, "city": "rome"},
+            {"hour": "2026-11-01T15:00:00.000000Z", "notes": 4, "city": "rome"},
+        ]
+        found = await ground.verified("hours")
+        assert (found.differences, found.late) == (0, 2), found

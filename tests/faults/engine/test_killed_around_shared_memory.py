@@ -1,0 +1,29 @@
+"""A worker killed around the write of a frame's result to shared memory: another ends the run, and no region is left."""
+
+from __future__ import annotations
+
+import pytest
+from tests.faults.engine.ground import Ground
+from tests.faults.engine.playbooks import ROWS, collection, playbook
+
+from noetl.payloads.shm import memory_directory
+from noetl.runtime.fabric import sweep_node
+
+pytestmark = [pytest.mark.service, pytest.mark.fault]
+
+
+@pytest.mark.parametrize("point", ["shm.before_write", "shm.after_hint", "frame.before_commit"])
+async def test_a_frame_whose_worker_died_around_shared_memory_is_worked_off_again(ground: Ground, point: str) -> None:
+    """INV-108, INV-110."""
+    first = ground.process(fault=f"{point}=kill", slots=1)
+    execution_id = await ground.start(playbook("each", collection("each", None, slots=1)))
+    await first.killed()
+    left = list(memory_directory().glob(f"noetl-{execution_id}-*"))
+    assert len(left) == (point != "shm.before_write")
+    ground.process(slots=1)
+    state = await ground.finished(execution_id)
+    assert (state.status, state.results["each"].data["completed"]) == ("COMPLETED", ROWS)
+    await ground.assert_clean()
+    ground.close()
+    sweep_node(ground.driven.runtime.settings)
+    assert not list(memory_directory().glob(f"noetl-{execution_id}-*"))

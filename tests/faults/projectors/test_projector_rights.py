@@ -1,0 +1,96 @@
+"""What a projector's database role may change, and what a projector that lost its shard may: nothing."""
+
+from __future__ import annotations
+
+import asyncpg
+import psycopg
+import pytest
+
+from noetl.errors import LeaseLost
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.shard_leases import ShardLeases
+from noetl.project.folds.registry import FoldRegistry
+from noetl.project.holding import LeasedShards
+from noetl.project.port import Failure
+from noetl.project.postgres import PostgresProjectionStore
+from noetl.project.projector import Projector
+from noetl.project.upcast import Upcasters
+from noetl.testing.projecting import HOME, a_run, here, record, stored_rows
+
+pytestmark = [pytest.mark.service, pytest.mark.fault]
+
+WRITABLE = {
+    "projection",
+    "projection_checkpoint",
+    "projection_epoch",
+    "result_ref",
+    "snapshot",
+    "shard_holder",
+    "shard_lease",
+    "stream_durable",
+    "curated_answer",
+}
+"""Rows that are derived from events, what projectors say of themselves, and answers that operators' views remember."""
+
+
+class _DoneError(Exception):
+    """What was tried was allowed, and is undone."""
+
+
+async def test_the_role_of_projectors_can_write_projections_only(owner_url: str, database: Database) -> None:
+    with psycopg.connect(owner_url) as owner:
+        tables = [name for (name,) in owner.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'noetl'")]
+    assert len(tables) > 40
+    connection = await database.connect("projector")
+    allowed = set()
+    for table in tables:
+        for statement in ("INSERT INTO noetl.{} DEFAULT VALUES", "DELETE FROM noetl.{}", "TRUNCATE noetl.{}"):
+            try:
+                async with connection.transaction():
+                    await connection.execute(statement.format(table))
+                    raise _DoneError
+            except asyncpg.InsufficientPrivilegeError as refused:
+                if "row-level security" in str(refused):
+                    allowed.add(table)
+            except (asyncpg.PostgresError, _DoneError):
+                allowed.add(table)
+        changes = await connection.fetchval(
+            "SELECT has_any_column_privilege(current_user, 'noetl.' || quote_ident($1), 'UPDATE')", table
+        )
+        if changes:
+            allowed.add(table)
+    await connection.close()
+    assert allowed == WRITABLE
+
+
+async def test_a_projector_that_lost_its_shards_writes_nothing(database: Database, ledger: PostgresLedger) -> None:
+    """INV-121."""
+    """The next holder has not moved any checkpoint yet, so that it is the lease alone that keeps the first one out."""
+    await record(ledger, a_run(HOME))
+    first, second = (ShardLeases(database, "projector", name, lease_seconds=30, every_seconds=30) for name in "ab")
+    store = PostgresProjectionStore(database, here).held_by(LeasedShards(first))
+    projector = Projector(ledger, store, FoldRegistry(), Upcasters())
+    await first.start(lambda _: None)
+    async with database.transaction(None, "projector") as connection:
+        await connection.execute(
+            "UPDATE noetl.shard_lease SET lease_until = clock_timestamp() WHERE role = 'projector'"
+        )
+        await connection.execute("DELETE FROM noetl.shard_holder")
+    await second.start(lambda _: None)
+    assert len(second.held) == 16
+    before = await store.checkpoints()
+    with pytest.raises(LeaseLost, match="another projector holds shard"):
+        await projector.run_until(await ledger.head())
+    grown = next(shard for shard, position in enumerate((await ledger.head()).positions) if position)
+    with pytest.raises(LeaseLost):
+        await store.record_failure(grown, 0, Failure(code="internal", message="not its business any more"))
+    assert await stored_rows(store) == {}
+    assert await store.checkpoints() == before
+    assert [state.failure for state in await store.shard_states()] == [None] * 16
+
+    held = PostgresProjectionStore(database, here).held_by(LeasedShards(second))
+    await Projector(ledger, held, FoldRegistry(), Upcasters()).run_until(await ledger.head())
+    assert await store.checkpoints() == await ledger.head()
+    await first.stop()
+    await second.stop()

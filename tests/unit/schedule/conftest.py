@@ -1,0 +1,16 @@
+"""What tests of schedulers stand on."""
+
+from __future__ import annotations
+
+import pytest
+
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+
+from .ground import Ground
+
+
+@pytest.fixture
+def ground(database: Database, ledger: PostgresLedger) -> Ground:
+    """Schedules on the test's ledger; replay is compared with the rows afterwards."""
+    return Ground(database, ledger)
