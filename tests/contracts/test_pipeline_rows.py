@@ -145,6 +145,26 @@ async def test_the_whole_story_in_one_change_gives_the_same_rows(ledger: Postgre
     assert await rows(database, "task", "status, attempt") == [("Completed", 1)]
 
 
+async def test_tasks_that_change_together_each_get_what_their_own_event_says(
+    ledger: PostgresLedger, database: Database
+) -> None:
+    """INV-48."""
+    dag, names = Piped(), [f"task-{number}" for number in range(24)]
+    held = {name: token() for name in names}
+    await ledger.transact(dag.deployed())
+    await ledger.transact(joined(*(dag.created(name) for name in names)))
+    await ledger.transact(joined(*(dag.claimed(name, held[name]) for name in names)))
+    assert await differences(database) == []
+    assert sorted(await rows(database, "task", "status, lease_token::text")) == sorted(
+        ("Running", one) for one in held.values()
+    )
+    ended = [dag.task(name, "task.completed", meta={"attempt": 1}) for name in names[1:]]
+    failed = dag.task(names[0], "task.attempt_failed", meta={"attempt": 1, "delay_seconds": 1})
+    await ledger.transact(joined(*ended, failed))
+    assert await differences(database) == []
+    assert sorted(await rows(database, "task", "status")) == [("Completed",)] * 23 + [("Failed",)]
+
+
 async def test_a_task_waits_runs_fails_and_ends(ledger: PostgresLedger, database: Database) -> None:
     dag, held = Piped(), token()
     columns = "status, attempt, worker, lease_token::text, available_at IS NULL, ended_at IS NULL, error"
