@@ -159,9 +159,9 @@ async def test_a_source_that_is_still_stopping_is_resumed_once_it_has(pipelines:
     async with kept(pipelines):
         first = await gate.arrived()
         await held.pause(pipelines.scope, "feed", "ticks", by="tests")
-        resuming = asyncio.create_task(held.resume(pipelines.scope, "feed", "ticks", by="tests"))
+        # The turn is held at the gate, so that it ends by being stopped and not by being done.
+        assert await held.resume(pipelines.scope, "feed", "ticks", by="tests") == first.lease.task_id
         gate.open()
-        assert await resuming == first.lease.task_id
         await until(reached(pipelines, 2), "the turn after it")
 
 

@@ -80,8 +80,8 @@ async def test_tasks_of_a_version_that_goes_are_cancelled_and_come_back_with_it(
     assert sorted(ended[one].attempt for one in cutover.cancelled) == [0, 1], "one waited, one ran and was stopped"
     assert await pipelines.rows("totals") == total(7, 2)
     gate.open()
+    # The run that catches up ends after the tasks that came back, and what follows from them.
     await pipelines.activate(new)
-    await _settled(pipelines)
     assert await pipelines.rows("totals") == total(70, 2, 10)
     again = {one.task_id: one.status for one in await pipelines.tasks("clean")}
     assert [again[one] for one in cutover.cancelled] == ["Completed", "Completed"]
