@@ -173,24 +173,35 @@ class FoldState:
         Say with `skip_to` first what the stored rows have already: such events open nothing and touch nothing.
         """
         wanted: dict[tuple[str, str], dict[str, dict[str, bool]]] = {}
+        seen: set[tuple[str, int, int | None, int | None]] = set()
+        scope = execution_id = None
         for given in events:
             if given.position <= self._positions.get(given.shard, 0):
                 continue
             event = self._upcasters.upcast(given)
-            scope = (event.tenant_id, event.organization_id)
-            free, own, in_runs = self._routes_of(*scope)[event.event_type]
-            rows = wanted.setdefault(scope, {})
+            if scope != (event.tenant_id, event.organization_id):
+                scope = (event.tenant_id, event.organization_id)
+                routes, rows = self._routes_of(*scope), wanted.setdefault(scope, {})
+                seen.clear()
+            free, own, in_runs = routes[event.event_type]
             for lane in free:
                 row_id = lane.fold.key(event)
                 if row_id is not None:
                     rows.setdefault(lane.projection, {})[row_id] = True
-            if (own or in_runs) and in_own_execution(event):
-                for step in (*own, *in_runs):
-                    row_id = step.key(event)
-                    if row_id is not None:
-                        of_lane = rows.setdefault(step.lane.projection, {})
-                        if row_id not in of_lane:
-                            of_lane[row_id] = not _opens(event, step.lane.projection, row_id)
+            if event.execution_id != execution_id:
+                execution_id = event.execution_id
+                streams = streams_of(execution_id)
+            if not (own or in_runs) or not (event.stream_id.startswith(streams) or in_own_execution(event)):
+                continue
+            # As in `Runs`: these name the rows that events of a run move, and have been named if they were seen.
+            target = (event.event_type, event.execution_id, event.stage_id, event.loop_id)
+            for step in own if target in seen else (*own, *in_runs):
+                row_id = step.key(event)
+                if row_id is not None:
+                    of_lane = rows.setdefault(step.lane.projection, {})
+                    if row_id not in of_lane:
+                        of_lane[row_id] = not _opens(event, step.lane.projection, row_id)
+            seen.add(target)
         return [
             RowKey(*scope, projection, row_id)
             for scope, rows in wanted.items()
