@@ -20,7 +20,7 @@ from noetl.model.event import Draft
 from noetl.model.ids import organization_root_id
 from noetl.model.stream import Scope, Stream
 from noetl.payloads.port import PayloadStore
-from noetl.plan.planned import Plan
+from noetl.plan.planned import USUAL, LoopDefaults, Plan
 from noetl.playbook.check import check
 from noetl.playbook.model import Playbook
 from noetl.playbook.parse import parse
@@ -65,6 +65,7 @@ class Catalog:
         mint: Callable[[], int],
         producer: str,
         kinds: tuple[str, ...] = (),
+        defaults: LoopDefaults = USUAL,
     ) -> None:
         self._database = database
         self._ledger = ledger
@@ -72,6 +73,7 @@ class Catalog:
         self._mint = mint
         self._producer = producer
         self._kinds = kinds
+        self._defaults = defaults
         self._plans: OrderedDict[tuple[Scope, str], Plan] = OrderedDict()
 
     async def register(self, scope: Scope, content: str, *, file: str | None = None) -> Registered:
@@ -184,7 +186,7 @@ class Catalog:
         return found
 
     def _keep(self, scope: Scope, catalog_id: str, playbook: Playbook) -> Plan:
-        found = self._plans[scope, catalog_id] = Plan(playbook)
+        found = self._plans[scope, catalog_id] = Plan(playbook, self._defaults)
         if len(self._plans) > KEPT_PLANS:
             self._plans.popitem(last=False)
         return found

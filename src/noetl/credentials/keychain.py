@@ -83,13 +83,9 @@ class Keychain:
         """Remove a kept entry, so that it is fetched anew, and say whether there was one."""
         return await self._rows.delete(use.scope, cache_key_of(use, entry))
 
-    async def forget_execution(self, scope: Scope, execution_id: int) -> int:
-        """Remove what was kept for an execution that ended."""
-        return await self._rows.delete_of_execution(scope, execution_id)
-
-    async def forget_expired(self, scope: Scope, grace: timedelta = timedelta(days=1)) -> int:
-        """Remove what expired longer ago than the grace time."""
-        return await self._rows.delete_expired(scope, self._now() - grace)
+    async def forget_old(self, scope: Scope, grace: timedelta = timedelta(days=1)) -> int:
+        """Remove what expired longer ago than the grace time, and what was kept for executions that have ended."""
+        return await self._rows.delete_old(scope, self._now() - grace)
 
     async def _held(self, use: KeychainUse, entry: KeychainEntry) -> Held:
         definition = _definition(entry)

@@ -161,13 +161,13 @@ class KeychainRows:
         """Remove a kept entry and say whether there was one."""
         return await self._delete(scope, "cache_key = $3", cache_key) > 0
 
-    async def delete_of_execution(self, scope: Scope, execution_id: int) -> int:
-        """Remove what was kept for one execution and return how many entries that were."""
-        return await self._delete(scope, "execution_id = $3", execution_id)
-
-    async def delete_expired(self, scope: Scope, before: datetime) -> int:
-        """Remove what expired before an instant and return how many entries that were."""
-        return await self._delete(scope, "expires_at < $3", before)
+    async def delete_old(self, scope: Scope, before: datetime) -> int:
+        """Remove what expired before an instant or was kept for an execution that has ended, and return how many."""
+        ended = (
+            "execution_id IS NOT NULL AND NOT EXISTS (SELECT FROM noetl.execution_head AS h WHERE h.tenant_id = $1"
+            " AND h.organization_id = $2 AND h.execution_id = keychain.execution_id)"
+        )
+        return await self._delete(scope, f"(expires_at < $3 OR ({ended}))", before)
 
     async def _delete(self, scope: Scope, condition: str, value: object) -> int:
         async with self._database.transaction(scope) as connection:

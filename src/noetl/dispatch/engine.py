@@ -26,6 +26,7 @@ from noetl.model.stream import Scope
 from noetl.payloads.consumers import for_consumer
 from noetl.payloads.port import PayloadStore
 from noetl.plan.decide import COMMAND_LEASE_SECONDS
+from noetl.plan.planned import USUAL, LoopDefaults
 from noetl.plan.state import State
 from noetl.plan.trigger import Cancelled, Start
 
@@ -52,6 +53,7 @@ class Engine:
         idle_seconds: float = 10.0,
         command_lease_seconds: float = COMMAND_LEASE_SECONDS,
         patience: Patience | None = None,
+        defaults: LoopDefaults = USUAL,
     ) -> None:
         self._database = database
         self._mint = mint
@@ -62,7 +64,7 @@ class Engine:
         self._finishing: dict[tuple[Scope, int], set[asyncio.Future[State]]] = {}
         self._ledger = ledger
         self._drafting = Drafting(mint_many, producer)
-        self.catalog = Catalog(database, ledger, payloads, mint, producer, kinds)
+        self.catalog = Catalog(database, ledger, payloads, mint, producer, kinds, defaults)
         self.executions = Executions(
             ledger, payloads, self.catalog, self._drafting, mint, command_lease_seconds=command_lease_seconds,
             patience=patience,
@@ -93,7 +95,8 @@ class Engine:
                 waiter.set_result(state)
         self.children.ended_soon(scope, state)
         if state.status == "FAILED":
-            # What it waited for would go on for nobody. A cancellation says itself whether it cascades.
+            # What it waited for would go on for nobody; if this process dies first, the reaper stops it.
+            # A cancellation says itself whether it cascades.
             self.children.soon(self._stop_children(scope, state))
 
     async def _stop_children(self, scope: Scope, parent: State) -> None:
@@ -149,6 +152,8 @@ class Engine:
             requested_by=requested_by,
             key="requested" if key is None else f"request/{key}",
             parent_execution_id=parent_execution_id,
+            # Whoever asks for it, the parent does not know of it, and waits for nothing.
+            detached=parent_execution_id is not None,
         )
         try:
             return (await self.executions.trigger(scope, execution_id, trigger)).state
@@ -196,7 +201,8 @@ class Engine:
         state = await self.executions.state(scope, execution_id)
         cancelled = []
         if not state.ended:
-            decided = await self.executions.trigger(scope, execution_id, Cancelled(reason=reason, by=by))
+            wish = Cancelled(reason=reason, by=by, cascade=cascade)
+            decided = await self.executions.trigger(scope, execution_id, wish)
             if decided.facts:
                 cancelled.append(execution_id)
                 self.work.touch()

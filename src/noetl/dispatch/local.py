@@ -69,6 +69,15 @@ _RENEW = {
 }
 
 
+_GONE = """
+SELECT own.execution_id, own.id, own.attempt
+FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::uuid[]) AS own (execution_id, id, attempt, token)
+WHERE NOT EXISTS (
+    SELECT FROM noetl.command AS known WHERE known.execution_id = own.execution_id AND known.command_id = own.id
+    AND known.attempt = own.attempt AND known.lease_token = own.token)
+"""
+
+
 class LocalDispatch:
     """See `Dispatch` for the promises; bound to one organization."""
 
@@ -222,17 +231,26 @@ class LocalDispatch:
             held = [lease for lease in leases if lease.table == table]
             if not held:
                 continue
-            async with self._database.transaction(self._scope) as connection:
-                rows = await connection.fetch(
-                    renew,
-                    [lease.execution_id for lease in held],
-                    [lease.id for lease in held],
-                    [lease.attempt for lease in held],
-                    [lease.token for lease in held],
-                )
-            kept = {(row["execution_id"], row["id"], row["attempt"]) for row in rows}
+            kept = await self._named(renew, held)
             lost += [lease for lease in held if (lease.execution_id, lease.id, lease.attempt) not in kept]
         return lost
+
+    async def lost(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
+        """Look which commands are leased to somebody else, or have ended."""
+        held = [lease for lease in leases if lease.table == "command"]
+        gone = await self._named(_GONE, held) if held else set()
+        return [lease for lease in held if (lease.execution_id, lease.id, lease.attempt) in gone]
+
+    async def _named(self, query: str, leases: Sequence[LeaseRef]) -> set[tuple[int, str, int]]:
+        async with self._database.transaction(self._scope) as connection:
+            rows = await connection.fetch(
+                query,
+                [lease.execution_id for lease in leases],
+                [lease.id for lease in leases],
+                [lease.attempt for lease in leases],
+                [lease.token for lease in leases],
+            )
+        return {(row["execution_id"], row["id"], row["attempt"]) for row in rows}
 
     async def next_frame(self, grant: CommandGrant, worker: str) -> FrameGrant | None:
         """Lease the next frame of a slot's stage."""

@@ -41,6 +41,10 @@ class Dispatch(Protocol):
         """Make leases last longer and return those that are lost."""
         ...
 
+    async def lost(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
+        """Return the commands' leases among these that somebody took away; none of them lasts any longer for it."""
+        ...
+
     async def next_frame(self, grant: CommandGrant, worker: str) -> FrameGrant | None:
         """Lease a frame nobody works on any more, or the next rows of the collection; None when there are none."""
         ...

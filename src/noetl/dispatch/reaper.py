@@ -1,5 +1,6 @@
-"""Takes back what its holders lost and pushes on what stands still: leases that ran out, children nobody told about,
-executions with nothing open. It looks at all organizations and acts within each.
+"""Takes back what its holders lost, pushes on what stands still and stops what goes on for nobody: leases that ran out,
+children nobody told about, executions with nothing open, children of executions that failed or were cancelled. It looks at
+all organizations and acts within each.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from noetl.dispatch.drafts import Drafting, command_stream
 from noetl.dispatch.executions import Executions
 from noetl.dispatch.frames import Frames
 from noetl.dispatch.local import MAX_ATTEMPTS
+from noetl.dispatch.orphans import ORPHANS, Orphans
 from noetl.dispatch.repeating import Repeating
 from noetl.dispatch.signal import Signal
 from noetl.errors import Conflict, NotFound
@@ -79,6 +81,7 @@ class Reaper:
         self._idle = idle_seconds
         self.republished = 0
         """How many leases this process took back."""
+        self._orphans = Orphans(database, executions)
         self._repeating = Repeating("the reaper", self._look_once, every_seconds=every_seconds)
 
     def start(self) -> None:
@@ -102,6 +105,10 @@ class Reaper:
             done += await self._tried(self._command(row))
         for row in await self._look(_SUSPENDED, self._idle):
             done += await self._tried(self._suspended(row))
+        for row in await self._look(ORPHANS, self._idle, self._orphans.let_be):
+            done += await self._tried(
+                self._orphans.stopped(_scope(row), row["execution_id"], row["parent_execution_id"])
+            )
         for row in await self._look(_IDLE, self._idle):
             done += await self._tried(self._executions.trigger(_scope(row), row["execution_id"], Doubt()))
         return done
@@ -112,10 +119,9 @@ class Reaper:
 
     async def _tried(self, work: Any) -> int:
         try:
-            await work
+            return 0 if await work is False else 1
         except (Conflict, NotFound):
             return 0  # its holder came back in time, or somebody else was quicker
-        return 1
 
     async def _command(self, row: Any) -> None:
         scope, execution_id, attempt = _scope(row), row["execution_id"], row["attempt"]

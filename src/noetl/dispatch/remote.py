@@ -157,13 +157,16 @@ class RemoteDispatch:
 
     async def heartbeat(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
         """Renew leases; while the server is away, ask again, for only the server knows what is lost."""
-        body = {"leases": [msgspec.to_builtins(lease) | {"execution_id": str(lease.execution_id)} for lease in leases]}
         pauses = _pauses()
         while True:
             try:
-                return (await self._once("POST", "/api/leases/heartbeat", body, _Lost)).lost
+                return (await self._once("POST", "/api/leases/heartbeat", _proofs(leases), _Lost)).lost
             except Unavailable:
                 await asyncio.sleep(next(pauses))
+
+    async def lost(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
+        """Ask which commands were taken away."""
+        return (await self._once("POST", "/api/leases/lost", _proofs(leases), _Lost)).lost
 
     async def next_frame(self, grant: CommandGrant, worker: str) -> FrameGrant | None:
         """Lease the next frame of a slot's stage."""
@@ -313,6 +316,10 @@ def _refusal(status: int, data: bytes, what: str) -> NoetlError:
     if status in (400, 413, 422):
         return InputError(words, hint=hint)
     return Unsupported(words, hint=hint) if status == 501 else Unavailable(words, hint=hint)
+
+
+def _proofs(leases: Sequence[LeaseRef]) -> dict[str, Any]:
+    return {"leases": [msgspec.to_builtins(lease) | {"execution_id": str(lease.execution_id)} for lease in leases]}
 
 
 def _stage(grant: CommandGrant) -> int:

@@ -1,15 +1,15 @@
 """Keeps a worker's leases alive: beats for all of them together, and stops the work whose lease is lost.
 
 It runs beside the work, never in it. When beats cannot get through, work is stopped by this process's own clock before
-the lease can end, so that its successor never meets it.
+the lease can end, so that its successor never meets it. Where it can, it looks for work that was taken away more often
+than it beats, so that what is cancelled stops soon.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -24,9 +24,14 @@ MARGIN = 0.8
 """The part of a lease after which work stops, if no beat got through since it was renewed."""
 
 
+LOOK_SECONDS = 1.0
+"""How often one looks whether longer work was taken away; shorter work is over by then, and costs no look."""
+
+
 @dataclass
 class _Held:
     seconds: float
+    granted: float
     renewed: float
     lost: Callable[[], None]
 
@@ -59,30 +64,42 @@ class Holding(Protocol[Kept]):
 class Keeper(Generic[Lease]):
     """The leases of one worker."""
 
-    def __init__(self, dispatch: Renewing[Lease], *, every_seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        dispatch: Renewing[Lease],
+        *,
+        every_seconds: float,
+        clock: Callable[[], float],
+        look: Callable[[Sequence[Lease]], Awaitable[list[Lease]]] | None = None,
+    ) -> None:
         self._dispatch = dispatch
+        self._looked_for = look
         self._every = every_seconds
         self._clock = clock
         self._held: dict[Lease, _Held] = {}
         self._tried = 0.0
         self._next_beat = 0.0
         self._sooner = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin to beat."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="noetl-heartbeat")
+        loop = asyncio.get_running_loop()
+        self._tasks.append(loop.create_task(self._run(), name="noetl-heartbeat"))
+        if self._looked_for is not None:
+            self._tasks.append(loop.create_task(self._look_on(self._looked_for), name="noetl-look"))
 
     async def stop(self) -> None:
         """Beat no more."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
 
     def hold(self, lease: Lease, seconds: float, lost: Callable[[], None]) -> None:
         """Keep a lease that was granted just now; `lost` is called if it cannot be kept."""
-        held = self._held[lease] = _Held(seconds, self._clock(), lost)
+        now = self._clock()
+        held = self._held[lease] = _Held(seconds, now, now, lost)
         if self._due(held) < self._next_beat:
             self._sooner.set()
 
@@ -106,6 +123,26 @@ class Keeper(Generic[Lease]):
             except TimeoutError:
                 await self.beat()
 
+    async def _look_on(self, look: Callable[[Sequence[Lease]], Awaitable[list[Lease]]]) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            since = self._clock() - LOOK_SECONDS
+            leases = [lease for lease, held in self._held.items() if held.granted <= since]
+            if not leases:
+                continue
+            try:
+                async with asyncio.timeout(self._every):
+                    self._drop(await look(leases))
+            except Exception as problem:
+                # The beats tell who cannot be reached; a look more or less changes nothing.
+                _log.debug("nobody could be asked what was taken away: %s", problem)
+
+    def _drop(self, lost: Sequence[Lease]) -> None:
+        for lease in lost:
+            held = self._held.pop(lease, None)
+            if held is not None:
+                held.lost()
+
     def _due(self, held: _Held) -> float:
         """Say when a lease is to be renewed: thrice in its time, and once more when work under it has to stop."""
         return min(max(held.renewed, self._tried) + min(self._every, held.seconds / 3), held.deadline)
@@ -126,15 +163,10 @@ class Keeper(Generic[Lease]):
             _log.warning("a heartbeat did not get through: %s", problem, exc_info=None if expected else problem)
             self._stop_overdue()
             return
-        gone = set(lost)
+        self._drop(lost)
         for lease in leases:
             held = self._held.get(lease)
-            if held is None:
-                continue
-            if lease in gone:
-                self._held.pop(lease)
-                held.lost()
-            else:
+            if held is not None:
                 held.renewed = asked
 
     def _stop_overdue(self) -> None:

@@ -60,7 +60,9 @@ class Worker:
         # What a completion hands over comes from anywhere; who keeps near asks for everything by a claim.
         self._roams = wish is None or wish.max_distance == "any"
         self._on_rows = on_rows
-        self._keeper: Keeper[LeaseRef] = Keeper(dispatch, every_seconds=heartbeat_seconds, clock=services.monotonic)
+        self._keeper: Keeper[LeaseRef] = Keeper(
+            dispatch, every_seconds=heartbeat_seconds, clock=services.monotonic, look=dispatch.lost
+        )
         self._running: set[asyncio.Task[None]] = set()
         self._busy = 0
         self._changed = asyncio.Event()
@@ -68,6 +70,8 @@ class Worker:
         self._claiming: asyncio.Task[list[CommandGrant]] | None = None
         self.claims = 0
         """Claims of cursor loops that returned rows."""
+        self.commands = 0
+        """Commands that were taken, from the queue or handed over by a completion."""
 
     async def run(self) -> None:
         """Take and do work until stopped; what is under way when it is stopped is finished first."""
@@ -152,10 +156,13 @@ class Worker:
     async def _one(self, grant: CommandGrant) -> CommandGrant | None:
         working = asyncio.current_task()
         assert working is not None
-        lost = False
+        lost = reported = False
+        self.commands += 1
 
         def stop() -> None:
             nonlocal lost
+            if reported:
+                return  # its row is gone with its end, and the answer may hand over the next command
             lost = True
             working.cancel()
 
@@ -164,6 +171,7 @@ class Worker:
             proves = grant.loop is not None and bool(grant.loop.frame.get("verify_ipc"))
             with producing(grant.execution_id, 0, grant.lease_seconds, proves=proves):
                 report = await self._report(grant)
+            reported = True
             return await self._dispatch.complete(grant, report, worker=self.name, take_next=self._takes_next)
         except asyncio.CancelledError:
             if not lost:
@@ -181,6 +189,11 @@ class Worker:
             return None
         finally:
             self._keeper.release(grant.lease)
+
+    @property
+    def busy(self) -> int:
+        """How many slots are at work."""
+        return self._busy
 
     @property
     def _takes_next(self) -> bool:

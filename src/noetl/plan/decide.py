@@ -134,7 +134,11 @@ class Deciding:
                 Fact(
                     event_type="execution.cancelled",
                     error=trigger.reason,
-                    meta={"by": trigger.by, "swallowed": self.state.swallowed},
+                    meta={
+                        "by": trigger.by,
+                        "swallowed": self.state.swallowed,
+                        **({} if trigger.cascade else {"cascade": False}),
+                    },
                 )
             )
         elif isinstance(trigger, Doubt):

@@ -162,7 +162,7 @@ class Entering:
             if mode == "sequential"
             else _whole(loop.max_in_flight.render(names), "max_in_flight", self._planned.where)
         )
-        policy = self._policy(loop.frame.render(names), total, lanes, mode)
+        policy = self._policy(loop, loop.frame.render(names), total, lanes)
         frames = None if total is None else -(-total // policy["max_rows"])
         slots = min(lanes if frames is None else min(lanes, frames), SLOTS_MAX)
         if loop.on_spark:
@@ -214,17 +214,18 @@ class Entering:
         for slot in range(1 if loop.on_spark else slots):
             self._issue(slot, lease_seconds=policy["lease_seconds"], stage_id=stage_id, loop_id=loop_id)
 
-    def _policy(self, given: dict[str, Any], total: int | None, lanes: int, mode: str) -> dict[str, Any]:
-        where = self._planned.where
+    def _policy(self, loop: PlannedLoop, given: dict[str, Any], total: int | None, lanes: int) -> dict[str, Any]:
+        mode, where = loop.source.mode, self._planned.where
         most = given.get("max_rows")
         if mode == "fanout":
             rows = 1
         elif most is not None:
             rows = _whole(most, "frame.max_rows", where)
         elif total is None:
-            rows = CURSOR_ROWS_PER_FRAME
+            rows = loop.most_rows or CURSOR_ROWS_PER_FRAME
         else:
-            rows = max(1, min(ROWS_PER_FRAME, -(-total // (lanes * 4)) if lanes > 1 else ROWS_PER_FRAME))
+            bound = loop.most_rows or ROWS_PER_FRAME
+            rows = max(1, min(bound, -(-total // (lanes * 4)) if lanes > 1 else bound))
         return {
             "max_rows": rows,
             "max_seconds": _number(given["max_seconds"], "frame.max_seconds", where),

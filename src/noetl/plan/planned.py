@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,26 @@ class PlannedArc(msgspec.Struct, frozen=True, kw_only=True):
     where: str
 
 
+class FrameDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What an installation gives loops that do not say it themselves."""
+
+    most_rows: int | None = None
+    """Rows in a frame, at most; None leaves it to the planner."""
+    max_seconds: float = 30.0
+    max_bytes: int = 67_108_864
+    max_in_flight: int = 1
+
+
+class LoopDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """The defaults of loops, by what kind of stage they open."""
+
+    loop: FrameDefaults = FrameDefaults()
+    fanout: FrameDefaults = FrameDefaults(max_in_flight=8)
+
+
+USUAL: Final = LoopDefaults()
+
+
 class PlannedLoop(msgspec.Struct, frozen=True, kw_only=True):
     """A loop with its values ready to be rendered."""
 
@@ -31,6 +51,8 @@ class PlannedLoop(msgspec.Struct, frozen=True, kw_only=True):
     collection: CompiledValue
     max_in_flight: CompiledValue
     frame: CompiledValue
+    most_rows: int | None
+    """Rows in a frame, at most, where the playbook names no size."""
     on_spark: bool
     """Its frames run inside Spark's executors: one command brings them there."""
 
@@ -70,10 +92,10 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
 class Plan:
     """One playbook, ready."""
 
-    def __init__(self, playbook: Playbook) -> None:
+    def __init__(self, playbook: Playbook, defaults: LoopDefaults = USUAL) -> None:
         self.playbook = playbook
         self.graph = Graph(playbook.steps, playbook.entry)
-        self.steps = {name: _planned(playbook, step) for name, step in playbook.steps.items()}
+        self.steps = {name: _planned(playbook, step, defaults) for name, step in playbook.steps.items()}
 
     def step(self, name: str) -> PlannedStep:
         """Return a step by name."""
@@ -96,7 +118,7 @@ class Plan:
         return frozenset(read)
 
 
-def _planned(playbook: Playbook, step: Step) -> PlannedStep:
+def _planned(playbook: Playbook, step: Step, defaults: LoopDefaults) -> PlannedStep:
     where = f"{playbook.path}, step {step.name}"
     arcs = step.router.arcs if step.router else ()
     only = step.tasks[0]
@@ -121,7 +143,7 @@ def _planned(playbook: Playbook, step: Step) -> PlannedStep:
             )
             for rule in step.admit
         ),
-        loop=None if step.loop is None else _loop(step.loop, playbook.executor.get("runtime"), where),
+        loop=None if step.loop is None else _loop(step.loop, playbook, defaults, where),
         set=compile_set(step.set, where),
         arcs=tuple(_arc(arc, f"{where}, arc {number} to {arc.step}") for number, arc in enumerate(arcs)),
         child=None if child is None else compile_value(child, f"{where}, tool playbook"),
@@ -149,13 +171,18 @@ def _is_about_outcome(path: tuple[str | int, ...]) -> bool:
     return path[0] == "event" or (path[0] == "output" and path[1:2] != ("data",))
 
 
-def _loop(loop: Loop, runtime: str | None, where: str) -> PlannedLoop:
+def _loop(loop: Loop, playbook: Playbook, defaults: LoopDefaults, where: str) -> PlannedLoop:
+    own = defaults.fanout if loop.mode == "fanout" else defaults.loop
+    lanes = own.max_in_flight if loop.max_in_flight is None else loop.max_in_flight
+    given = {name: value for name, value in msgspec.to_builtins(loop.frame).items() if value is not None}
+    frame = {"max_seconds": own.max_seconds, "max_bytes": own.max_bytes, **given}
     return PlannedLoop(
         source=loop,
         collection=compile_value(loop.collection, f"{where}, field loop.in"),
-        max_in_flight=compile_value(loop.max_in_flight, f"{where}, field loop.spec.max_in_flight"),
-        frame=compile_value(msgspec.to_builtins(loop.frame), f"{where}, field loop.spec.frame"),
-        on_spark=loop.exec == "spark" or (loop.exec is None and runtime == "spark"),
+        max_in_flight=compile_value(lanes, f"{where}, field loop.spec.max_in_flight"),
+        frame=compile_value(frame, f"{where}, field loop.spec.frame"),
+        most_rows=own.most_rows,
+        on_spark=loop.exec == "spark" or (loop.exec is None and playbook.executor.get("runtime") == "spark"),
     )
 
 

@@ -75,6 +75,8 @@ class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str
     by: str
+    cascade: bool = True
+    """Whether what it started is to stop with it."""
 
 
 class Doubt(msgspec.Struct, frozen=True):

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from noetl.errors import TemplateFailed
 from noetl.playbook.model import Step, Task
 from noetl.playbook.parse import Parsed
 from noetl.playbook.problems import Problems, nearest, suggest
-from noetl.playbook.template_uses import Path, Uses, line_of, place_in, uses_of
+from noetl.playbook.template_uses import SCOPES, Path, Uses, line_of, place_in, uses_of
 from noetl.playbook.templates import is_template
 from noetl.playbook.tool_fields import KINDS
 from noetl.playbook.tree import Node
 
-SCOPES = frozenset({
-    "workload", "ctx", "iter", "step", "input", "output", "event", "execution_id", "catalog_id", "job", "keychain",
-    "frame", "loop", "results", "_prev", "_task", "_attempt", "fanin", "__frame_max_rows",
-})  # fmt: skip
-"""Names every playbook has."""
+_DECIDED = (("set",), ("next",), ("spec", "policy", "admit"), ("loop", "in"), ("loop", "spec"))
+"""Parts of a step that are rendered when something is decided, whose values are recorded: no secret is known there."""
+_PRIVATE = ("iter.", "step.")
 _FIRST = SCOPES - {"job", "fanin", "__frame_max_rows"}
 """Those that come before whatever else has the same name."""
 
@@ -34,9 +33,7 @@ class _Names:
         self._tree = parsed.tree
         written = [key for step in parsed.playbook.steps.values() for key in _written(step)]
         written += [key for task in parsed.playbook.workbook.values() for key in _written_by(task)]
-        self._ctx = {
-            key.removeprefix("ctx.").split(".")[0] for key in written if not key.startswith(("iter.", "step."))
-        }
+        self._ctx = {key.removeprefix("ctx.").split(".")[0] for key in written if not key.startswith(_PRIVATE)}
         bare = {key for key in written if "." not in key}
         self._everywhere = (
             SCOPES | self._playbook.workload.keys() | self._playbook.steps.keys() | bare | set(self._results())
@@ -61,20 +58,46 @@ class _Names:
         for key, part in node.mapping.items():
             if key != "tool":
                 self._each(part, known)
+        for path in _DECIDED:
+            self._unsealed(node.get(*path), path)
         tool = node.mapping["tool"]
         for task, part in zip(step.tasks, tool.items or [tool], strict=True):
             self._task(task, part, known)
+
+    def _unsealed(self, node: Node | None, path: tuple[str, ...]) -> None:
+        """Refuse secrets where values are recorded as they are."""
+        for text in () if node is None else _reading(node, "keychain"):
+            said = f"keychain cannot be read in {'.'.join(path)} of a step, whose values are recorded"
+            hint = "read it in a task, and set or ask for what came of it"
+            at = place_in(text, line_of(str(text.value), "keychain"))
+            self._problems.error("secret_recorded", said, at, hint)
 
     def _task(self, task: Task, node: Node, known: Iterable[str]) -> None:
         program = KINDS[task.kind].program if task.kind in KINDS else None
         for key, part in node.mapping.items():
             if key != program:
                 self._each(part, {*known, *task.input})
+        self._recorded(task, node)
         name = task.options.get("name")
         if task.kind == "workbook" and name not in self._playbook.workbook:
             at = (node.get("task") or node.mapping["name"]).place
             hint = suggest(str(name), self._playbook.workbook) or "the playbook has no workbook"
             self._problems.error("unknown_workbook_task", f"there is no task {name} in the workbook", at, hint)
+
+    def _recorded(self, task: Task, node: Node) -> None:
+        """Warn of secrets in what a task has recorded: they are taken out, and a child with one is refused."""
+        rules = node.get("spec", "policy", "rules")
+        sets = [node.get("set")]
+        for rule in [] if rules is None else rules.items:
+            sets += [rule.get("then", "set"), rule.get("else", "then", "set")]
+        kept = [value for part in sets if part for key, value in part.mapping.items() if not key.startswith(_PRIVATE)]
+        given = [node.get("input"), node.get("payload")] if task.kind == "playbook" else []
+        for part in (*kept, *filter(None, given)):
+            for text in _reading(part, "keychain"):
+                said = "this is recorded, and secrets never are: they stand there as ***"
+                hint = "let whoever needs the secret read keychain itself"
+                at = place_in(text, line_of(str(text.value), "keychain"))
+                self._problems.warning("secret_recorded", said, at, hint)
 
     def _each(self, node: Node | None, known: Iterable[str]) -> None:
         for text in () if node is None else node.texts():
@@ -131,6 +154,15 @@ class _Names:
                     yield from (select.name for select in task.output.select)
                     gathered = task.output.accumulate
                     yield from filter(None, (task.output.name, gathered and gathered.manifest_as))
+
+
+def _reading(node: Node, scope: str) -> Iterator[Node]:
+    """Walk over the templates that read something of a scope; broken ones are told about elsewhere."""
+    for text in node.texts():
+        if is_template(text.value) and scope in str(text.value):
+            with suppress(TemplateFailed):
+                if any(path[0] == scope for path in uses_of(str(text.value)).paths):
+                    yield text
 
 
 def _close(name: str, known: Iterable[str]) -> str | None:

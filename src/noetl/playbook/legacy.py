@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from noetl.playbook.legacy_tasks import LegacyTasks, inside
 from noetl.playbook.model import Place
-from noetl.playbook.problems import Problems
+from noetl.playbook.problems import Problems, nearest
 from noetl.playbook.tree import Node
 
 _FRAME_WORDS = {
@@ -60,8 +60,9 @@ class _Legacy(LegacyTasks):
 
     def _tool(self, step: Node) -> Node:
         tool = step.get("tool")
-        if tool is None and "tool" not in step.mapping:
-            self.say("a step without tool", "write tool: {kind: noop}", step.key_place("step"))
+        if "tool" not in step.mapping:
+            if nearest("tool", step.mapping) is None:  # a misspelt one the grammar tells about
+                self.say("a step without tool", "write tool: {kind: noop}", step.key_place("step"))
             return step.with_entry("tool", Node({"kind": Node("noop", step.place)}, step.place))
         if tool is None:
             return step

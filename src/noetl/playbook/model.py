@@ -124,11 +124,11 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FramePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """The bounds of a frame and how its rows are worked off. None for `max_rows` lets the runtime choose."""
+    """The bounds of a frame and how its rows are worked off. What is None is left to the installation's defaults."""
 
     max_rows: Any = None
-    max_seconds: Any = 30
-    max_bytes: Any = 67_108_864
+    max_seconds: Any = None
+    max_bytes: Any = None
     lease_seconds: Any = 120
     heartbeat_seconds: Any = 30
     row_concurrency: Any = 1
@@ -154,7 +154,7 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True):
     collection: Any = None
     cursor: Cursor | None = None
     mode: LoopMode = "sequential"
-    max_in_flight: Any = 1
+    max_in_flight: Any = None
     frame: FramePolicy = FramePolicy()
     fanout: Fanout = Fanout()
     exec: Literal["local", "distributed", "spark"] | None = None

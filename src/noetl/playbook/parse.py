@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from noetl.model.canonical import canonical_json
 from noetl.playbook.building import playbook_from
+from noetl.playbook.check_broken import check_broken
 from noetl.playbook.grammar_root import PLAYBOOK
 from noetl.playbook.legacy import modernised
 from noetl.playbook.matching import Matcher
@@ -46,6 +47,7 @@ def parse(text: str, *, file: str | None = None, kinds: Collection[str] | None =
     Matcher(problems, kinds or ()).match(tree, PLAYBOOK, "")
     hold_to_rules(tree, problems)
     if problems.errors:
+        check_broken(tree, problems)
         raise refusal(problems.in_order())
     digest = hashlib.sha256(canonical_json(root.plain())).hexdigest()
     return Parsed(playbook_from(tree, digest), problems.in_order(), file, tree)

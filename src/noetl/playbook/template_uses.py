@@ -13,6 +13,11 @@ from noetl.playbook.tree import Node
 
 Path = tuple[str | int, ...]
 
+SCOPES = frozenset({
+    "workload", "ctx", "iter", "step", "input", "output", "event", "execution_id", "catalog_id", "job", "keychain",
+    "frame", "loop", "results", "_prev", "_task", "_attempt", "fanin", "__frame_max_rows",
+})  # fmt: skip
+"""Names every playbook has."""
 _ENVIRONMENT = Environment(autoescape=True)  # it parses only: nothing is rendered with it
 _DEFINED = frozenset({"defined", "undefined"})
 _DEFAULT = frozenset({"default", "d"})

@@ -18,11 +18,13 @@ from noetl.execute.services import Services
 from noetl.execute.tools.registry import known_kinds, load_tools
 from noetl.execute.worker import Worker
 from noetl.payloads.consumers import for_consumer
+from noetl.plan.planned import FrameDefaults, LoopDefaults
 from noetl.runtime.frames_on_spark import frame_pool
 from noetl.runtime.locality import patience_of, process_locator, wish_of
 from noetl.runtime.metered import MeteredPayloads
 from noetl.runtime.nudging import open_nudging
 from noetl.runtime.secrets import LocalSecrets
+from noetl.runtime.settings import FramePolicy, FramePolicyDefaults
 from noetl.runtime.telemetry import Metrics
 from noetl.runtime.wiring import Runtime
 
@@ -55,6 +57,7 @@ async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics |
         producer_of(runtime, role),
         kinds=tuple(sorted(known_kinds())),
         patience=patience_of(runtime.settings),
+        defaults=_defaults(runtime.settings.frame_policy_defaults),
     )
     if metrics is not None:
         metrics.watch_republished(lambda: engine.reaper.republished)
@@ -66,6 +69,19 @@ async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics |
                 yield engine
     finally:
         await engine.close()
+
+
+def _defaults(given: FramePolicyDefaults) -> LoopDefaults:
+    return LoopDefaults(loop=_frames(given.loop), fanout=_frames(given.fanout))
+
+
+def _frames(given: FramePolicy) -> FrameDefaults:
+    return FrameDefaults(
+        most_rows=given.size,
+        max_seconds=given.duration_ms / 1000,
+        max_bytes=given.memory_bytes,
+        max_in_flight=given.parallelism,
+    )
 
 
 @contextmanager

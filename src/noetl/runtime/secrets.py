@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,9 @@ from noetl.playbook.model import Playbook
 from noetl.playbook.templates import compile_value
 from noetl.runtime.settings import Settings
 
+TIDY_SECONDS = 60.0
+"""How often entries that expired, or whose execution has ended, are removed at least, while keychains are in use."""
+
 
 def open_keyring(settings: Settings) -> KeyRing:
     """Return the master keys; the embedded database makes its first key by itself, any other is refused without one."""
@@ -38,6 +42,7 @@ class LocalSecrets:
         self._database = database
         self._scope = scope
         self.redaction = Redactor()
+        self._tidied = time.monotonic()
         self._opened: tuple[ScopedCredentials, Keychain] | None = None
 
     @property
@@ -63,12 +68,20 @@ class LocalSecrets:
             found = {**names, "keychain": revealed(before)}
             return compile_value(value, f"{playbook.path}, field keychain").render(found)
 
-        found: Mapping[str, Any] = await self._open()[1].resolve(use, playbook.keychain, render)
+        keychain = self._open()[1]
+        found: Mapping[str, Any] = await keychain.resolve(use, playbook.keychain, render)
+        if time.monotonic() >= self._tidied + TIDY_SECONDS:
+            # A server that resolves for workers has no other time for it.
+            self._tidied = time.monotonic()
+            await keychain.forget_old(self._scope)
         return found
 
     async def renew_due(self) -> None:
-        """Renew the kept keychain entries that renew themselves and are due, if any were ever used here."""
+        """Renew the kept keychain entries that renew themselves and are due, if any were ever used here, and drop old ones."""
         if self._opened is not None:
+            self._tidied = time.monotonic()
+            # First, so that nothing is renewed for an execution that has ended.
+            await self._opened[1].forget_old(self._scope)
             await self._opened[1].renew_due(self._scope)
 
     def _open(self) -> tuple[ScopedCredentials, Keychain]:

@@ -27,6 +27,7 @@ from noetl.ledger.references import PostgresReferences
 from noetl.model.stream import Scope
 from noetl.plan.state import State
 from noetl.project.folds.registry import FoldRegistry
+from noetl.project.stores import DEFAULT, StoredByType, StoreLine
 from noetl.project.upcast import Upcasters
 from noetl.runtime.engine import open_engine, open_worker
 from noetl.runtime.node_number import Ids
@@ -157,7 +158,7 @@ async def open_playbooks(
             ids=ids,
             folds=folds,
             upcasters=upcasters,
-            projections=found.store,
+            projections=StoredByType([StoreLine(DEFAULT, found.store, folds)]),
             replay=found.replay,
             verifier=found.verifier,
         )

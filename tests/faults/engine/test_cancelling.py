@@ -89,6 +89,30 @@ async def test_cancelling_an_execution_ends_what_its_tools_do(ground: Ground, tm
     await ground.assert_clean()
 
 
+async def test_what_is_cancelled_is_noticed_without_a_beat(ground: Ground) -> None:
+    """Beats cannot get through here, and the lease lasts far longer than anybody waits."""
+    workflow = """
+  - step: each
+    loop: {in: [1], iterator: n, spec: {frame: {lease_seconds: 600}}}
+    tool: {kind: postgres, auth: "{{ workload.pg }}", command: "SELECT pg_sleep(600)"}
+"""
+    async with open_short_leased(ground.url, ground.home, slots=1):
+        execution_id = await ground.start(playbook("long", workflow))
+        await until(lambda: ground.effects.fetchval(SLEEPERS), "a query at work")
+        for columns in ("", "(lease_until, last_heartbeat)"):
+            await ground.effects.execute(f"REVOKE UPDATE {columns} ON noetl.command, noetl.frame FROM noetl_runtime")
+        await ground.engine.cancel(ground.scope, execution_id, reason="enough", by="test")
+
+        async def is_over() -> bool:
+            return not await ground.effects.fetchval(SLEEPERS)
+
+        await until(is_over, "an end of the query", SOON_SECONDS)
+        await ground.effects.execute(
+            "GRANT UPDATE (lease_until, last_heartbeat) ON noetl.command, noetl.frame TO noetl_runtime"
+        )
+    assert await ground.last_event(execution_id) == "execution.cancelled"
+
+
 async def test_cancelling_a_loop_ends_its_rows_and_hands_out_no_others(ground: Ground) -> None:
     async with (
         open_short_leased(ground.url, ground.home, slots=2, reaps=True),

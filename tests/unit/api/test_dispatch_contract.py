@@ -230,7 +230,9 @@ async def test_a_cancelled_execution_takes_its_work_back(server: Server, dispatc
     execution_id = await started(server, LOOP, "tests/loop")
     slot = await claimed(dispatch)
     frame = await _frame(dispatch, slot)
+    assert await dispatch.lost([slot.lease, frame.lease]) == []
     await server.call("POST", f"/api/executions/{execution_id}/cancel", status=200)
+    assert await dispatch.lost([slot.lease, frame.lease]) == [slot.lease]
     assert set(await dispatch.heartbeat([slot.lease, frame.lease])) == {slot.lease, frame.lease}
     with pytest.raises(Conflict):
         await dispatch.commit_frame(slot, frame, FrameReport(row_count=2), worker="w1", take_next=False)

@@ -401,15 +401,21 @@ async def test_what_is_due_is_renewed_without_its_playbook(
     assert {one.name: one.renewals for one in await keychain.list(ACME)} == {"a": 1, "b": 0}
 
 
+@pytest.mark.no_parity
 async def test_entries_are_forgotten_with_their_execution_by_name_and_by_age(
-    keychain: Keychain, server: TokenServer, clock: Clock
+    keychain: Keychain, server: TokenServer, clock: Clock, owner_url: str
 ) -> None:
+    with psycopg.connect(owner_url.replace("noetl_owner@", "noetl_admin@")) as admin:
+        admin.execute("INSERT INTO noetl.execution_head VALUES ('acme', 'care', 8, NULL, NULL, 'c', 'p', now())")
     local, wide, shared = (oauth2(server, name=scope, scope=scope) for scope in ("local", "global", "shared"))
     for entry in (local, wide, shared):
         await keychain.get(USE, entry)
-    assert await keychain.forget_execution(ACME, 7) == 1
+    await keychain.get(KeychainUse(ACME, "demo/shop", 8), local)
+    # Execution 8 is open, 7 is not.
+    assert await keychain.forget_old(GLOBEX) == 0
+    assert await keychain.forget_old(ACME) == 1
     assert await keychain.forget(USE, wide)
     assert not await keychain.forget(USE, wide)
-    assert [one.name for one in await keychain.list(ACME)] == ["shared"]
+    assert [(one.name, one.execution_id) for one in await keychain.list(ACME)] == [("local", 8), ("shared", None)]
     clock.advance(3600 + 86_400 + 1)
-    assert await keychain.forget_expired(ACME) == 1
+    assert await keychain.forget_old(ACME) == 2

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.plan.playing import Play
+from tests.unit.plan.playing import Play, plan_of
 
+from noetl.plan.planned import FrameDefaults, LoopDefaults, Plan
 from noetl.plan.trigger import CommandEnded, Tally
 
 LOOP_DONE = "next: {arcs: [{step: b, when: \"{{ event.name == 'loop.done' }}\"}]}"
@@ -50,6 +51,23 @@ def test_a_parallel_loop_has_as_many_slots_as_may_be_in_flight() -> None:
 def test_no_more_slots_are_opened_than_there_are_frames() -> None:
     assert Play(each(rows="[1]", more=", frame: {max_rows: 1}")).open == ["a/1/0"]
     assert Play(each(mode="sequential")).open == ["a/1/0"]
+
+
+def test_what_a_loop_does_not_say_itself_the_installation_does() -> None:
+    own = FrameDefaults(most_rows=7, max_seconds=1.5, max_bytes=9, max_in_flight=3)
+    defaults = LoopDefaults(loop=own, fanout=FrameDefaults(max_in_flight=2))
+    rows = "in: '{{ range(100) | list }}', iterator: i"
+
+    def entered(loop: str) -> tuple[Any, ...]:
+        play = Play(Plan(plan_of(f"{{step: a, loop: {loop}}}").playbook, defaults))
+        loop_of = play.said("step.entered")[0].meta["loop"]
+        return (loop_of["slots"], *(loop_of["frame"][name] for name in ("max_rows", "max_seconds", "max_bytes")))
+
+    assert entered(f"{{{rows}, spec: {{mode: parallel}}}}") == (3, 7, 1.5, 9)
+    assert entered(f"{{{rows}}}") == (1, 7, 1.5, 9)
+    assert entered(f"{{{rows}, spec: {{mode: fanout}}}}") == (2, 1, 30.0, 67_108_864)
+    own_words = "{mode: parallel, max_in_flight: 2, frame: {max_rows: 20, max_seconds: 4, max_bytes: 5}}"
+    assert entered(f"{{{rows}, spec: {own_words}}}") == (2, 20, 4, 5)
 
 
 def test_a_cursor_loop_learns_how_many_rows_there_were() -> None:

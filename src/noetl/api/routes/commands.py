@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from noetl.api.endpoint import ANYONE, WORKERS, Call, Routes
+from noetl.api.endpoint import ANYONE, ONLY_WORKERS, WORKERS, Call, Routes
 from noetl.api.leased import CommandLease, Leased
 from noetl.api.wire import Body, Name, Text, View
 from noetl.credentials.secret import revealed, secrets_in
@@ -179,10 +179,13 @@ async def complete_command(call: Call, body: CompleteRequest) -> CompleteAnswer:
     return answer
 
 
-@routes.post("/api/commands/keychain", WORKERS)
+@routes.post("/api/commands/keychain", ONLY_WORKERS)
 async def resolve_keychain(call: Call, body: KeychainRequest) -> KeychainAnswer:
     """Resolve the keychain of a command's playbook, for the worker that holds the command alone."""
-    grant = await leased(call).command(call.scope, body.lease.ref())
+    ref = body.lease.ref()
+    # A grant that this server remembers may have run out since; nobody is given secrets for it.
+    await leased(call).lease_until(call.scope, ref)
+    grant = await leased(call).command(call.scope, ref)
     playbook = await call.services.engine.dispatch(call.scope).playbook(grant.catalog_id)
     if not playbook.keychain:
         return KeychainAnswer(keychain={}, secrets=[])

@@ -26,7 +26,7 @@ class LeaseProof(Body, frozen=True, kw_only=True):
 
 
 class LeasesRequest(Body, frozen=True, kw_only=True):
-    """Leases that are to last longer."""
+    """Leases that a worker holds."""
 
     leases: Annotated[list[LeaseProof], Meta(max_length=10_000)]
 
@@ -42,6 +42,14 @@ async def heartbeat_leases(call: Call, body: LeasesRequest) -> LeasesAnswer:
     """Make leases last longer and name those that are lost."""
     refs = {_ref(proof): proof for proof in body.leases}
     lost = await call.services.engine.dispatch(call.scope).heartbeat(list(refs))
+    return LeasesAnswer(lost=[refs[ref] for ref in lost])
+
+
+@routes.post("/api/leases/lost", WORKERS)
+async def find_lost_leases(call: Call, body: LeasesRequest) -> LeasesAnswer:
+    """Name the leases on commands that were taken away, such as by a cancellation; none lasts any longer for it."""
+    refs = {_ref(proof): proof for proof in body.leases}
+    lost = await call.services.engine.dispatch(call.scope).lost(list(refs))
     return LeasesAnswer(lost=[refs[ref] for ref in lost])
 
 

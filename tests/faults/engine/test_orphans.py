@@ -1,0 +1,83 @@
+"""Children of an execution that failed or was cancelled stop, also when whoever ended it died before it came to them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.faults.engine.ground import Ground
+from tests.faults.engine.playbooks import child, playbook, single
+
+from noetl.plan.trigger import Cancelled
+from noetl.testing.engine import until
+
+pytestmark = [pytest.mark.service, pytest.mark.fault]
+
+BELOW = playbook("below", single("below", None))
+START = """
+  - step: start
+    tool: {kind: noop}
+    next: {spec: {mode: inclusive}, arcs: [{step: breaks}, {step: waited}, {step: free}]}
+  - step: breaks
+    tool: {kind: shell, command: exit 1}
+"""
+PARENT = playbook(
+    "above",
+    START,
+    child("waited", "faults/below", None),
+    child("free", "faults/below", None).replace("path:", "wait: false, path:"),
+)
+
+
+async def begun(ground: Ground) -> tuple[int, int, int]:
+    """Start a parent with a child it waits for and one that goes on without it, and return the three."""
+    await ground.engine.catalog.register(ground.scope, BELOW)
+    parent = await ground.start(PARENT)
+
+    async def free() -> int | None:
+        state = await ground.engine.executions.state(ground.scope, parent)
+        result = state.results.get("free")
+        return None if result is None else int(result.data["execution_id"])
+
+    freed = await until(free, "a child nobody waits for")
+
+    async def waited() -> int | None:
+        query = "SELECT execution_id FROM noetl.execution_head WHERE parent_execution_id = $1 AND execution_id <> $2"
+        found = await ground.effects.fetchval(query, parent, freed)
+        return None if found is None else int(found)
+
+    return parent, await until(waited, "a child its parent waits for"), freed
+
+
+async def status(ground: Ground, execution_id: int) -> str:
+    return (await ground.engine.executions.state(ground.scope, execution_id)).status
+
+
+async def test_children_of_a_failed_parent_are_stopped_by_the_reaper(ground: Ground) -> None:
+    """INV-44."""
+    parent, waited, free = await begun(ground)
+    await ground.process(fault="decide.after_record=kill", slots=1, reaps=False).killed()
+    assert [await status(ground, one) for one in (parent, waited, free)] == ["FAILED", "RUNNING", "RUNNING"]
+
+    ground.process(slots=0)
+    stopped = await ground.finished(waited)
+    assert (stopped.status, stopped.error) == ("CANCELLED", f"its parent {parent} ended as FAILED")
+    assert await status(ground, free) == "RUNNING"
+    await ground.engine.cancel(ground.scope, free, reason="enough", by="test")
+    await ground.assert_clean()
+
+
+@pytest.mark.parametrize("cascade", [True, False])
+async def test_a_cancellation_that_broke_off_takes_the_children_along_if_it_was_to(
+    ground: Ground, cascade: bool
+) -> None:
+    """INV-44."""
+    parent, waited, free = await begun(ground)
+    wish = Cancelled(reason="enough", by="test", cascade=cascade)
+    await ground.engine.executions.trigger(ground.scope, parent, wish)
+    ground.process(slots=0)
+    if cascade:
+        for one in (waited, free):
+            assert (await ground.finished(one)).error == f"its parent {parent} was cancelled"
+    else:
+        ground.process(slots=2)
+        assert [(await ground.finished(one)).status for one in (waited, free)] == ["COMPLETED", "COMPLETED"]
+    await ground.assert_clean()
