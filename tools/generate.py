@@ -6,11 +6,12 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+from prometheus_client import Metric
 
 from noetl import __version__, errors
 from noetl.api.openapi import document
@@ -25,6 +26,7 @@ from noetl.playbook.grammar_root import PLAYBOOK
 from noetl.playbook.shapes import Either, Field, ListOf, MapOf, Record, Shape, TaskByKind
 from noetl.playbook.tool_fields import KINDS, NOT_RUNNABLE, task_record
 from noetl.runtime.config.reference import render as render_configuration
+from noetl.runtime.role_metrics import all_role_series
 from noetl.runtime.telemetry import Metrics
 
 ROOT = Path(__file__).parent.parent
@@ -212,19 +214,31 @@ def render_api(api: dict[str, Any]) -> str:
 
 
 def render_metrics() -> str:
-    """List every metric of a server."""
-    rows = []
+    """List every metric of a server, and those that only roles without an API have."""
     metrics = Metrics(__version__)
     metrics.http_request("GET", "/health", 200, 0.0)  # its labels show with the first request
-    for family in metrics.registry.collect():
+    rows = _series(metrics.registry.collect())
+    known = {family.name for family in metrics.registry.collect()}
+    others = _series(family for family in all_role_series() if family.name not in known)
+    columns = "| series | type | labels | meaning |\n|---|---|---|---|\n"
+    head = (
+        "# Metrics\n\nMade from `noetl/runtime/telemetry.py` and `noetl/runtime/role_metrics.py`. A server gives them under "
+        "`/metrics` in\nPrometheus' text format.\n\n"
+    )
+    more = (
+        "\n## Roles without an API\n\nThese are given by a relay, a projector, a materializer or a worker, with those of the "
+        "above that are theirs, at\n[a port of its own](../operations.md#metrics).\n\n"
+    )
+    return head + columns + "\n".join(rows) + "\n" + more + columns + "\n".join(others) + "\n"
+
+
+def _series(families: Iterable[Metric]) -> list[str]:
+    rows = []
+    for family in families:
         labels = sorted({label for sample in family.samples for label in sample.labels} - {"le", "version"})
         name = f"{family.name}_total" if family.type == "counter" else family.name
         rows.append(f"| `{name}` | {family.type} | {', '.join(labels) or '-'} | {family.documentation} |")
-    head = (
-        "# Metrics\n\nMade from `noetl/runtime/telemetry.py`. A server gives them under `/metrics` in Prometheus' text "
-        "format.\n\n| series | type | labels | meaning |\n|---|---|---|---|\n"
-    )
-    return head + "\n".join(rows) + "\n"
+    return rows
 
 
 def main() -> None:

@@ -133,6 +133,12 @@ def test_a_loop_counts_its_rows_and_frames(noetl: Noetl) -> None:
     assert "rows: 40 in " in output
 
 
+def test_a_loop_takes_what_it_does_not_say_from_the_settings(noetl: Noetl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOETL_FRAME_POLICY_DEFAULTS__LOOP__SIZE", "2")
+    code, out, _ = noetl("run", "loop.yaml", "--json")
+    assert (code, json.loads(out)["frames"]) == (0, 20)
+
+
 def test_errors_that_were_let_pass_are_told(noetl: Noetl) -> None:
     code, output, _ = noetl("run", "loop.yaml", "--set", "bad=7")
     assert code == 0

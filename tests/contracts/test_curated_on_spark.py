@@ -1,4 +1,4 @@
-"""Curated views computed on Spark: the same rows as from PostgreSQL, over events of all tenants."""
+"""Curated views computed on Spark, local and on a cluster: the same rows as from PostgreSQL, over events of all tenants."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ pytestmark = [pytest.mark.service, pytest.mark.no_parity, pytest.mark.timeout(30
 
 
 async def test_spark_gives_the_rows_that_postgresql_gives(
-    database: Database, ledger: PostgresLedger, spark_drivers: SharedDrivers
+    database: Database, ledger: PostgresLedger, any_drivers: SharedDrivers
 ) -> None:
     """INV-102."""
     now, reader = noon(), Reader(OPERATORS, "tests")
     reach = {"database_url": database.url, "as_roles": True}
-    spark = OnSparkDrivers(spark_drivers, ledger, reach, 120)
+    spark = OnSparkDrivers(any_drivers, ledger, reach, 120)
     curated = reads(database, ledger, now, engines={"spark": spark})
     await populate(ledger, now)
     # These have every rule between them, and both kinds of facts.
@@ -35,7 +35,7 @@ async def test_spark_gives_the_rows_that_postgresql_gives(
         assert (here.rows, here.withheld) == (there.rows, there.withheld), view.name
     told = [one.meta["engine"] for one in await everything(ledger) if one.event_type == "curated.read"]
     assert (told.count("postgres"), told.count("spark")) == (3, 3)
-    away = OnSparkDrivers(spark_drivers, ledger, {"database_url": "postgresql://x:hush@127.0.0.1:1/x"}, 120)
+    away = OnSparkDrivers(any_drivers, ledger, {"database_url": "postgresql://x:hush@127.0.0.1:1/x"}, 120)
     broken = replace(DURATIONS, name="broken")
     with pytest.raises(Unavailable, match="curated view broken") as raised:
         await reads(database, ledger, now, broken, engines={"spark": away}).read(reader, "broken", "spark")

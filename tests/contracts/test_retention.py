@@ -25,6 +25,7 @@ from noetl.ledger.history import History
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.event import Draft, to_json
 from noetl.model.ids import EPOCH_MS, SnowflakeGenerator, organization_root_id
+from noetl.model.mark import Mark
 from noetl.model.shard import SHARD_COUNT
 from noetl.model.stream import Scope, execution_stream, loop_stream
 from noetl.payloads.local import LocalBucket
@@ -227,6 +228,15 @@ async def test_events_that_are_not_projected_keep_their_partition(place: Place, 
     await append(place.ledger, run_of(january))
     report = await retain(place.database, place.ledger, place.payloads, mint=PRESENT.mint, keep_months=1, now=NOW)
     assert "is projected up to 0 and must get to" in (report.partitions[0].reason or "")
+
+
+async def test_a_projection_store_that_is_behind_keeps_a_partition(place: Place, january: Drafts) -> None:
+    """INV-124: what a store has not projected stays in the ledger."""
+    await append(place.ledger, run_of(january, 3))
+    report = await place.retain(stores={"analytics": Mark.zero()})
+    assert [one.action for one in report.partitions] == ["refused"]
+    assert " of store analytics is projected up to 0 and must get to" in (report.partitions[0].reason or "")
+    assert dropped(await place.retain(stores={"analytics": await place.ledger.head()})) == [("event_2026_01", 5)]
 
 
 async def test_a_reader_that_does_not_let_go_delays_the_drop_and_stops_no_append(

@@ -27,6 +27,8 @@ READERS: frozenset[Role] = frozenset({"reader", "writer", "admin"})
 WRITERS: frozenset[Role] = frozenset({"writer", "admin"})
 ADMINS: frozenset[Role] = frozenset({"admin"})
 WORKERS: frozenset[Role] = frozenset({"worker", "admin"})
+ONLY_WORKERS: frozenset[Role] = frozenset({"worker"})
+"""For what has secrets in its answer, which no person is given."""
 OPERATORS: frozenset[Role] = frozenset({"operator"})
 
 READ_TOKEN = "noetl-read-token"  # noqa: S105 - the name of a header

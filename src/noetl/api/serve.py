@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ipaddress
-import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 import uvicorn
 from starlette.applications import Starlette
 
-from noetl.errors import ConfigError, Unavailable
+from noetl.errors import ConfigError
+from noetl.runtime.listening import QuietServer, bound, is_loopback
 
 DRAIN_SECONDS = 15
 """How long requests under way may take once the server stops."""
-
-
-class _Server(uvicorn.Server):
-    """A server that leaves signals to its caller and tells when it listens."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        """Leave signals alone."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
-        await super().startup(sockets)
-        self._ready()
 
 
 async def serve(
@@ -44,7 +24,7 @@ async def serve(
             f"refusing to listen on {host} without tokens: anybody who can reach it could run code here",
             hint="make a token with `noetl credentials token create`, or listen on 127.0.0.1",
         )
-    listening = _bound(host, port)
+    listening = bound(host, port)
     number: int = listening.getsockname()[1]
     config = uvicorn.Config(
         app,
@@ -58,7 +38,7 @@ async def serve(
         timeout_keep_alive=75,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    server = _Server(config, lambda: ready(number))
+    server = QuietServer(config, lambda: ready(number))
     stopping: asyncio.Event = app.state.services.stopping
     task = asyncio.get_running_loop().create_task(server.serve(sockets=[listening]), name="noetl-api")
     try:
@@ -70,32 +50,3 @@ async def serve(
         raise
     finally:
         listening.close()
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        made = socket.socket(family, kind, protocol)
-    except OSError as problem:
-        raise ConfigError(f"{host!r} is no address to listen on: {problem}") from problem
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        made.bind(address)
-    except OSError as problem:
-        made.close()
-        raise Unavailable(
-            f"cannot listen on {host}:{port}: {problem.strerror}", hint="another process may have the port"
-        ) from problem
-    made.setblocking(False)  # noqa: FBT003 - the standard library takes it so
-    return made

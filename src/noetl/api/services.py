@@ -103,6 +103,8 @@ class Services:
     hook_limits: HookLimits = HookLimits()
     scheduler: Scheduler | None = None
     """What runs schedules in this process; None where nothing does."""
+    stages: Database | None = None
+    """Where stages are projected; None is `database`."""
     facts: Facts | None = None
     """What records facts through the stream; None where they are appended to the ledger."""
     read_token_seconds: float = 10.0

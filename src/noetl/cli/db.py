@@ -56,6 +56,20 @@ def configured() -> Target:
     )
 
 
+def configured_store(name: str) -> Target:
+    """Read from the settings which database a projection store is."""
+    from noetl.runtime.config import load_settings
+
+    settings = load_settings()
+    named = {one: store.connection for one, store in settings.projection_stores.items() if store.connection.dsn}
+    if name not in named:
+        known = ", ".join(named) or "none"
+        raise InputError(f"no projection store {name!r} has a database of its own; there is {known}")
+    dsn, owner = named[name].dsn, named[name].owner_dsn
+    assert dsn is not None
+    return Target(settings.runtime.home, dsn.get_secret_value(), None if owner is None else owner.get_secret_value())
+
+
 @click.group()
 def db() -> None:
     """Start, stop, migrate and inspect the database.
@@ -158,19 +172,22 @@ def url(role: str, tcp: bool) -> None:
 @click.option("--to", "revision", default="head", show_default=True, help="Revision to go to; `base` undoes all.")
 @click.option("--sql-status", is_flag=True, help="Only compare the schema with the newest; exit 1 if it is behind.")
 @click.option("--yes", is_flag=True, help="Do not ask before going back, which drops tables.")
+@click.option("--store", help="The database of this projection store, not the ledger's.")
 @click.pass_context
-def migrate(ctx: click.Context, revision: str, sql_status: bool, yes: bool) -> None:
+def migrate(ctx: click.Context, revision: str, sql_status: bool, yes: bool, store: str | None) -> None:
     """Bring the schema to the newest revision, or to the one given.
 
     \b
     Examples:
       noetl db migrate
+      noetl db migrate --store analytics
       noetl db migrate --sql-status
       noetl db migrate --to base --yes
     """
     from noetl.runtime import migrate as migrations
 
-    with configured().as_owner() as owner_url, reachable():
+    target = configured() if store is None else configured_store(store)
+    with target.as_owner() as owner_url, reachable():
         before = migrations.current(owner_url)
         if sql_status:
             click.echo(f"schema {before or 'not there'}, newest {migrations.head()}")

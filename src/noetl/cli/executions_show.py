@@ -120,15 +120,10 @@ def _open(shown: Shown, step: str) -> StepRun | None:
 
 
 async def _count_rows(runtime: Runtime, scope: Scope, execution_id: int, shown: Shown) -> None:
-    import orjson
-
-    async with runtime.database.transaction(scope) as connection:
-        found = await connection.fetch(
-            "SELECT state::text AS state FROM noetl.projection WHERE execution_id = $1"
-            " AND projection IN ('loop', 'fanout')",
-            execution_id,
-        )
-    counts = {row["loop_id"]: row for row in (orjson.loads(one["state"]) for one in found)}
+    counts = {}
+    for projection in ("loop", "fanout"):
+        async for stored in runtime.projections.query(scope, projection, {"execution_id": execution_id}):
+            counts[stored.folded.row["loop_id"]] = stored.folded.row
     for run in shown.runs:
         counted = counts.get(str(run.loop_id))
         if counted is not None:

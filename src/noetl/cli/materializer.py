@@ -41,19 +41,20 @@ def materializer(ctx: click.Context) -> None:
 
 @asynccontextmanager
 async def _running(settings: Settings) -> AsyncIterator[None]:
+    from noetl.runtime.role_metrics import open_materializer_metrics
     from noetl.runtime.streams import open_stream
     from noetl.runtime.wiring import open_runtime
     from noetl.runtime.write_path import open_materializer, open_shadow
 
-    async with open_runtime(settings) as runtime:
+    async with open_runtime(settings) as runtime, open_materializer_metrics(runtime, tell) as (metrics, counts):
         if settings.event_store.write_path == "shadow":
-            async with open_shadow(runtime, "materializer"):
+            async with open_shadow(runtime, "materializer", told=metrics.hold):
                 tell("comparing what would be written")
                 yield
             return
         async with (
             open_stream(settings, runtime.database, "writes") as writes,
-            open_materializer(runtime, "materializer", writes),
+            open_materializer(runtime, "materializer", writes, told=metrics.hold, count=counts.written),
         ):
             tell("materializing")
             yield

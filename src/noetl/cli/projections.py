@@ -7,18 +7,19 @@ import json
 import signal
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from noetl.errors import InputError, NoetlError
+
 if TYPE_CHECKING:
-    from noetl.ledger.shard_leases import ShardHolder
+    from noetl.cli.projections_show import StoreStatus
     from noetl.project.projector import Projector
     from noetl.project.rebuild import Progress, RebuildReport
-    from noetl.project.shards import ShardLag
+    from noetl.project.stores import StoreLine
     from noetl.runtime.wiring import Runtime
 
-Holders = dict[int, "ShardHolder"]
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -34,7 +35,7 @@ def projections() -> None:
 @projections.command()
 @_JSON
 def status(as_json: bool) -> None:
-    """Show how far each shard is projected, who holds it, and what stops it if something does.
+    """Show how far each shard is projected in each store, who holds it, and what stops it if something does.
 
     A shard has a holder while projectors of their own live (`noetl projector`); without one, servers project it.
 
@@ -43,24 +44,13 @@ def status(as_json: bool) -> None:
       noetl projections status
       noetl projections status --json | jq '.shards[] | select(.failure)'
     """
-    lags, held = asyncio.run(_status())
-    if as_json:
-        click.echo(json.dumps(_facts(lags, held), indent=2))
-        return
-    from noetl.cli.tables import rendered
+    from noetl.cli.projections_show import show_status, status_facts
 
-    columns = ("shard", "head", "projected", "behind", "waiting", "rows", "holder", "state")
-    click.echo(rendered(columns, [_line(lag, held) for lag in lags]), nl=False)
-    click.echo(
-        f"\n{sum(lag.lag_events for lag in lags):,} events behind, {sum(lag.rows for lag in lags):,} rows, "
-        f"longest wait {max(lag.lag_seconds for lag in lags):.1f} s"
-    )
-    for lag in lags:
-        if lag.failure is not None:
-            since = "" if lag.failure.since is None else f" since {lag.failure.since:%Y-%m-%d %H:%M:%S} UTC"
-            click.echo(f"\nshard {lag.shard} stands still{since}: {lag.failure.message}")
-            if lag.failure.hint:
-                click.echo(f"hint: {lag.failure.hint}")
+    first, *others = asyncio.run(_status())
+    if as_json:
+        click.echo(json.dumps(status_facts(first, others), indent=2))
+    else:
+        show_status(first, others)
 
 
 @projections.command()
@@ -79,81 +69,113 @@ def run(follow: bool) -> None:
 
 @projections.command()
 @click.option("--shard", type=click.IntRange(0), help="Only this shard.")
+@click.option("--store", help="Only this projection store.")
 @_JSON
-def rebuild(shard: int | None, as_json: bool) -> None:
+def rebuild(shard: int | None, store: str | None, as_json: bool) -> None:
     """Build projections anew from the whole history, archives included.
 
     Readers see the old rows until a shard is done, and a running projector then goes on from there. Needed after a
-    fold was added, removed or got another version; otherwise it changes nothing.
+    fold was added, removed, got another version or went to another store; otherwise it changes nothing.
 
     \b
     Examples:
       noetl projections rebuild
       noetl projections rebuild --shard 3
+      noetl projections rebuild --store analytics
     """
-    report = asyncio.run(_rebuild(shard))
+    from noetl.cli.projections_show import rebuilt_facts, show_rebuilt
+
+    reports = asyncio.run(_rebuild(shard, store))
     if as_json:
-        click.echo(json.dumps(_report(report), indent=2))
-        return
-    rows = [each.rows for each in report.shards]
-    click.echo(
-        f"Rebuilt {sum(each.after for each in rows):,} rows from {sum(each.events for each in report.shards):,} events."
-    )
-    changed, added, removed = (sum(getattr(each, name) for each in rows) for name in ("changed", "added", "removed"))
-    if report.changed:
-        click.echo(f"{changed:,} rows changed, {added:,} came, {removed:,} went.")
+        click.echo(json.dumps(rebuilt_facts(reports), indent=2))
     else:
-        click.echo("Every row was as the ledger says.")
+        show_rebuilt(reports)
 
 
-async def _status() -> tuple[list[ShardLag], Holders]:
-    from noetl.ledger.shard_leases import holders
-    from noetl.project.shards import shard_lags
+async def _status() -> list[StoreStatus]:
+    from noetl.cli.projections_show import StoreStatus
+    from noetl.project.stores import DEFAULT
 
     async with _runtime() as runtime:
-        held = {one.shard: one for one in await holders(runtime.database) if one.role == "projector"}
-        return await shard_lags(runtime.ledger, runtime.projections), held
+        found = []
+        for line in runtime.projections.lines:
+            try:
+                found.append(await _standing(runtime, line))
+            except NoetlError as problem:
+                if line.name == DEFAULT:
+                    raise
+                found.append(StoreStatus(line.name, line.projections, away=problem.message))
+        return found
+
+
+async def _standing(runtime: Runtime, line: StoreLine) -> StoreStatus:
+    from noetl.cli.projections_show import StoreStatus
+    from noetl.ledger.shard_leases import holders
+    from noetl.project.shards import shard_lags
+    from noetl.project.stores import of_store
+
+    with of_store(line.name):
+        held = {one.shard: one for one in await holders(line.database) if one.role == "projector"}
+        return StoreStatus(line.name, line.projections, await shard_lags(runtime.ledger, line.store), held)
 
 
 async def _run(*, follow: bool) -> int:
+    from noetl.project.stores import of_store
+
     async with _runtime() as runtime:
-        projector = runtime.projector()
+        lines = runtime.projections.lines
         if follow:
-            await _follow(projector)
+            await _follow([runtime.projector(line=line) for line in lines])
             return 0
-        before, head = await runtime.projections.checkpoints(), await runtime.ledger.head()
-        await projector.run_until(head)
-        after = await runtime.projections.checkpoints()
-        return sum(after.positions) - sum(before.positions)
+        head, projected, problems = await runtime.ledger.head(), [], list[NoetlError]()
+        for line in lines:
+            try:
+                with of_store(line.name):
+                    before = await line.store.checkpoints()
+                    await runtime.projector(line=line).run_until(head)
+                    projected.append(sum((await line.store.checkpoints()).positions) - sum(before.positions))
+            except NoetlError as problem:
+                problems.append(problem)
+        # One store's trouble keeps no other from being projected.
+        if problems:
+            raise problems[0]
+        return max(projected)
 
 
-async def _follow(projector: Projector) -> None:
+async def _follow(projectors: list[Projector]) -> None:
     """Run until the process is interrupted or told to end; a second signal ends it at once."""
     told, loop = asyncio.Event(), asyncio.get_running_loop()
     signals = (signal.SIGINT, signal.SIGTERM)
     for each in signals:
         loop.add_signal_handler(each, told.set)
-    await projector.start()
+    await asyncio.gather(*(projector.start() for projector in projectors))
     click.echo("Projecting; interrupt to stop.", err=True)
     await told.wait()
     for each in signals:
         loop.remove_signal_handler(each)
-    await projector.stop()
+    await asyncio.gather(*(projector.stop() for projector in projectors))
 
 
-async def _rebuild(shard: int | None) -> RebuildReport:
-    from noetl.errors import InputError
+async def _rebuild(shard: int | None, store: str | None) -> dict[str, RebuildReport]:
     from noetl.project import rebuild as building
+    from noetl.project.stores import of_store
 
     async with _runtime() as runtime:
         head = await runtime.ledger.head()
         if shard is not None and shard >= len(head.positions):
             raise InputError(f"there is no shard {shard}; shards are 0 to {len(head.positions) - 1}")
+        known = {line.name: line for line in runtime.projections.lines}
+        if store is not None and store not in known:
+            raise InputError(f"there is no projection store {store!r}; there are {', '.join(known)}")
         shards = list(range(len(head.positions))) if shard is None else [shard]
-        with _bar({each: head.positions[each] for each in shards}) as progress:
-            return await building.rebuild(
-                runtime.history, runtime.projections, runtime.folds, runtime.upcasters, shards=shards, progress=progress
-            )
+        reports = {}
+        for name in known if store is None else [store]:
+            with of_store(name), _bar({each: head.positions[each] for each in shards}) as progress:
+                reports[name] = await building.rebuild(
+                    runtime.history, known[name].store, known[name].folds, runtime.upcasters, shards=shards,
+                    progress=progress,
+                )  # fmt: skip
+        return reports
 
 
 def _runtime() -> AbstractAsyncContextManager[Runtime]:
@@ -181,34 +203,3 @@ def _bar(targets: dict[int, int]) -> Iterator[Progress]:
             bar.update(task, description=f"shard {shard}", completed=sum(reached.values()), total=sum(targets.values()))
 
         yield progress
-
-
-def _line(lag: ShardLag, held: Holders) -> tuple[str, ...]:
-    state = "stands still" if lag.failure else "behind" if lag.lag_events else "ok"
-    waiting = f"{lag.lag_seconds:.1f} s" if lag.lag_events else "-"
-    head, checkpoint, behind, rows = (f"{n:,}" for n in (lag.head, lag.checkpoint, lag.lag_events, lag.rows))
-    holder = held[lag.shard].holder if lag.shard in held else "-"
-    return str(lag.shard), head, checkpoint, behind, waiting, rows, holder, state
-
-
-def _facts(lags: list[ShardLag], held: Holders) -> dict[str, Any]:
-    import msgspec
-
-    shards = [
-        {**msgspec.to_builtins(lag), "holder": msgspec.to_builtins(held[lag.shard]) if lag.shard in held else None}
-        for lag in lags
-    ]
-    return {
-        "lag_events": sum(lag.lag_events for lag in lags),
-        "lag_seconds": max(lag.lag_seconds for lag in lags),
-        "rows": sum(lag.rows for lag in lags),
-        "failing": [lag.shard for lag in lags if lag.failure],
-        "shards": shards,
-    }
-
-
-def _report(report: RebuildReport) -> dict[str, Any]:
-    import msgspec
-
-    shards = [{"shard": one.shard, "events": one.events} | msgspec.to_builtins(one.rows) for one in report.shards]
-    return {"differing": report.changed, "shards": shards}

@@ -47,14 +47,23 @@ def projector(ctx: click.Context, from_stream: bool) -> None:
 
 @asynccontextmanager
 async def _running(settings: Settings, *, from_stream: bool) -> AsyncIterator[None]:
+    from noetl.project.stores import DEFAULT
     from noetl.runtime.projector import open_far_projector, open_projector, projector_name
+    from noetl.runtime.role_metrics import open_projector_metrics
     from noetl.runtime.wiring import open_runtime
 
     tell(f"projecting as {projector_name(settings)}")
     opened = open_far_projector if from_stream else open_projector
-    async with open_runtime(settings) as runtime, opened(runtime, _tell_shards):
-        yield
+    async with (
+        open_runtime(settings) as runtime,
+        open_projector_metrics(runtime, tell, from_stream=from_stream) as (metrics, counted),
+    ):
 
+        def changed(store: str, shards: frozenset[int]) -> None:
+            if store == DEFAULT:
+                metrics.hold(shards)
+            of = "" if store == DEFAULT else f" of {store}"
+            tell(f"shards{of}: " + (" ".join(map(str, sorted(shards))) or "none"))
 
-def _tell_shards(shards: frozenset[int]) -> None:
-    tell("shards: " + (" ".join(map(str, sorted(shards))) or "none"))
+        async with opened(counted, changed):
+            yield

@@ -45,14 +45,17 @@ def relay(ctx: click.Context) -> None:
 @asynccontextmanager
 async def _running(settings: Settings, stopping: Stopping) -> AsyncIterator[None]:
     from noetl.runtime.relay import open_relay, relay_name
+    from noetl.runtime.role_metrics import open_relay_metrics
     from noetl.runtime.service import ended_early
     from noetl.runtime.wiring import open_runtime
 
     tell(f"relaying as {relay_name(settings)}")
-    async with open_runtime(settings) as runtime, open_relay(runtime, told=_tell_shards) as task:
-        ended_early(task, stopping, "the relay")
-        yield
+    async with open_runtime(settings) as runtime, open_relay_metrics(runtime, tell) as (metrics, relayed):
 
+        def changed(shards: frozenset[int]) -> None:
+            metrics.hold(shards)
+            tell("shards: " + (" ".join(map(str, sorted(shards))) or "none"))
 
-def _tell_shards(shards: frozenset[int]) -> None:
-    tell("shards: " + (" ".join(map(str, sorted(shards))) or "none"))
+        async with open_relay(runtime, meter=relayed, told=changed) as task:
+            ended_early(task, stopping, "the relay")
+            yield

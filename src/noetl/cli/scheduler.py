@@ -41,18 +41,24 @@ def scheduler(ctx: click.Context) -> None:
 
 @asynccontextmanager
 async def _running(settings: Settings) -> AsyncIterator[None]:
+    from noetl import __version__
     from noetl.runtime.background import open_background
     from noetl.runtime.engine import open_engine
     from noetl.runtime.pipelines import open_pipelines
+    from noetl.runtime.role_endpoint import open_endpoint
     from noetl.runtime.sources import open_sources
+    from noetl.runtime.telemetry import Metrics
     from noetl.runtime.wiring import open_runtime
 
-    async with (
-        open_runtime(settings) as runtime,
-        open_engine(runtime, "scheduler") as engine,
-        open_pipelines(runtime, "scheduler") as pipelines,
-        open_background(runtime, pipelines, engine),
-        open_sources(runtime, pipelines),
-    ):
-        tell("running what is due")
-        yield
+    async with open_runtime(settings) as runtime:
+        metrics = Metrics(__version__, database=runtime.database)
+        counted = None if settings.runtime.metrics_port is None else metrics
+        async with (
+            open_endpoint(settings, "scheduler", metrics, tell),
+            open_engine(runtime, "scheduler", counted) as engine,
+            open_pipelines(runtime, "scheduler") as pipelines,
+            open_background(runtime, pipelines, engine, counted),
+            open_sources(runtime, pipelines),
+        ):
+            tell("running what is due")
+            yield

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from noetl.credentials.store import CredentialStore
     from noetl.curated.reading import CuratedReads
     from noetl.dispatch.engine import Engine
+    from noetl.execute.worker import Worker
     from noetl.pipelines.pipelines import Pipelines
     from noetl.query.queries import Queries
     from noetl.runtime.service import Stopping
@@ -91,6 +92,7 @@ async def open_server(
     from noetl.runtime.background import open_background
     from noetl.runtime.curated import open_curated
     from noetl.runtime.engine import open_engine
+    from noetl.runtime.listening import shown_url
     from noetl.runtime.pipelines import open_functions, open_pipelines
     from noetl.runtime.projector import open_server_projector
     from noetl.runtime.queries import open_queries
@@ -106,7 +108,7 @@ async def open_server(
         # People's reads have connections of their own, so that they and the workers never wait for each other.
         people = await stack.enter_async_context(open_runtime(settings))
         runtime = await stack.enter_async_context(open_runtime(settings))
-        metrics = Metrics(__version__, database=runtime.database)
+        metrics = Metrics(__version__, database=runtime.database, stores=runtime.projections)
         metrics.watch_pool("readers", people.database.in_use)
         moving = open_write_path(runtime, "server", said, metrics.write_path.acknowledged, metrics.relay)
         facts = await stack.enter_async_context(moving)
@@ -136,14 +138,13 @@ async def open_server(
         # Left first: no turn is begun while the worker finishes those under way.
         await stack.enter_async_context(open_sources(runtime, pipelines))
         stack.callback(scheduler.rest)
-        shown = f"[{address}]" if ":" in address else address
-        url = f"http://{shown}:{listening.result()}"
+        url = shown_url(address, listening.result())
         said(f"listening on {url}")
         yield Serving(url, runtime, engine, services.catalog)
 
 
 @asynccontextmanager
-async def worker_here(runtime: Runtime, engine: Engine, pipelines: Pipelines, slots: int) -> AsyncIterator[None]:
+async def worker_here(runtime: Runtime, engine: Engine, pipelines: Pipelines, slots: int) -> AsyncIterator[Worker]:
     """Work on the database itself for the time of the block, on commands and on tasks; what is begun is finished."""
     from noetl.runtime.engine import open_worker, producer_of
     from noetl.runtime.pipelines import open_task_worker
@@ -152,10 +153,10 @@ async def worker_here(runtime: Runtime, engine: Engine, pipelines: Pipelines, sl
     own, name = runtime.settings.worker, producer_of(runtime, "worker")
     async with (
         registered(runtime, name, slots=slots, pool=own.pool, every_seconds=own.register_seconds),
-        open_worker(runtime, engine.dispatch(runtime.scope), slots=slots, name=name),
+        open_worker(runtime, engine.dispatch(runtime.scope), slots=slots, name=name) as worker,
         open_task_worker(runtime, pipelines, engine, slots=own.task_slots, runtimes=own.runtimes),
     ):
-        yield
+        yield worker
 
 
 async def _ended(serving: asyncio.Task[None]) -> None:
@@ -167,8 +168,8 @@ async def _admission(people: Runtime, address: str) -> tuple[bool, bool]:
     """Tell whether requests must carry tokens, and whether there are any to carry."""
     from datetime import UTC, datetime
 
-    from noetl.api.serve import is_loopback
     from noetl.credentials.tokens import ApiTokens
+    from noetl.runtime.listening import is_loopback
 
     now = datetime.now(UTC)
     known = await ApiTokens(people.database).list(people.scope)
@@ -209,6 +210,7 @@ def _services(
         engine=engine,
         facts=facts,
         database=people.database,
+        stages=people.projections.line_of("stage").database,
         worker_database=runtime.database,
         ledger=people.ledger,
         history=people.history,

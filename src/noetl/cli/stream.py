@@ -35,12 +35,13 @@ def stream() -> None:
 @stream.command()
 @_JSON
 def status(as_json: bool) -> None:
-    """Show what the stream holds, how far each shard is published to it, and by which relay.
+    """Show what the stream holds, how far each shard is published to it and by which relay, and how far each reader is.
 
     \b
     Examples:
       noetl stream status
       noetl stream status --json | jq .lag_events
+      noetl stream status --json | jq '.readers[] | select(.lag_messages > 0)'
     """
     from noetl.cli import stream_show
 

@@ -8,19 +8,23 @@ import msgspec
 
 from noetl.cli.tables import rendered
 from noetl.errors import ConfigError, NotFound
+from noetl.ledger.database import Database
+from noetl.ledger.shard_leases import holders
+from noetl.project.streamed import durable_of
 from noetl.runtime.streams import open_stream
 from noetl.runtime.wiring import Runtime
-from noetl.stream.port import StreamState
-from noetl.stream.relay_status import ShardRelayed, shards_relayed
+from noetl.stream.port import DurableLag, StreamState
+from noetl.stream.relay_status import Reader, ShardRelayed, readers_behind, shards_relayed
 
 
 class StreamStatus(msgspec.Struct, frozen=True):
-    """A stream and how far it is filled. One that reads the ledger itself is never behind and needs no relay."""
+    """A stream, and how far it is filled and read. One that is the ledger itself is never behind and needs no relay."""
 
     name: str
     backend: str
     state: StreamState | None
     shards: list[ShardRelayed]
+    readers: list[Reader]
 
     @property
     def lag_events(self) -> int:
@@ -41,11 +45,21 @@ async def read(runtime: Runtime) -> StreamStatus:
         except NotFound:
             state = None
         shards = await shards_relayed(runtime.database, stream.name, state.created if state else None)
+        lags = [] if state is None else await stream.lags()
         # Looked at once more, so that the stream is never shown with less than its cursors tell of.
         state = None if state is None else await stream.state()
     if backend == "postgres":
         shards = [msgspec.structs.replace(one, relayed=one.head, lag_events=0) for one in shards]
-    return StreamStatus(stream.name, backend, state, shards)
+    return StreamStatus(stream.name, backend, state, shards, await _readers(runtime.database, lags))
+
+
+async def _readers(database: Database, lags: list[DurableLag]) -> list[Reader]:
+    """Return who reads; a projector that lives reads the shards it holds, though it has a place in others, too."""
+    known, held = {one.durable for one in lags}, dict[str, set[int]]()
+    for one in await holders(database):
+        if one.role == "projector" and (durable := durable_of(one.holder)) in known:
+            held.setdefault(durable, set()).add(one.shard)
+    return readers_behind(lags, held)
 
 
 def facts(status: StreamStatus) -> dict[str, Any]:
@@ -56,6 +70,7 @@ def facts(status: StreamStatus) -> dict[str, Any]:
         "state": msgspec.to_builtins(status.state),
         "lag_events": status.lag_events,
         "shards": msgspec.to_builtins(status.shards),
+        "readers": msgspec.to_builtins(status.readers),
     }
 
 
@@ -63,7 +78,14 @@ def text(status: StreamStatus) -> str:
     """Return everything for a terminal."""
     columns = ("shard", "head", "relayed", "behind", "relay")
     table = rendered(columns, [_line(one) for one in status.shards])
-    return f"{table}\n{_summary(status)}\n"
+    return f"{table}\n{_readers_table(status.readers)}{_summary(status)}\n"
+
+
+def _readers_table(readers: list[Reader]) -> str:
+    if not readers:
+        return ""
+    lines = [(one.durable, str(len(one.shards)), f"{one.lag_messages:,}") for one in readers]
+    return rendered(("reader", "shards", "behind"), lines) + "\n"
 
 
 def _line(one: ShardRelayed) -> tuple[str, ...]:

@@ -134,9 +134,12 @@ def _show(reports: list[VerifyReport], shards: list[Difference]) -> None:
         name = f"{report.scope.tenant_id}/{report.scope.organization_id}"
         what = name if report.execution_id is None else f"execution {report.execution_id} of {name}"
         click.echo(f"{what}: {report.events} events folded up to mark {report.mark}")
+        for store in report.stores:
+            click.echo(f"store {store.store}: {store.events} events folded up to mark {store.mark}")
         for part in report.projections:
             verdict = "equal" if part.equal else "DIFFERS"
-            click.echo(f"{part.projection:<16} {part.expected_rows:>10} rows  {part.expected}  {verdict}")
+            where = f" in {part.store}" if report.stores else ""
+            click.echo(f"{part.projection:<16} {part.expected_rows:>10} rows  {part.expected}  {verdict}{where}")
         if report.payloads is not None:
             click.echo(f"{report.payloads} payloads proven")
         if report.lag:

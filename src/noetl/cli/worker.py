@@ -53,18 +53,27 @@ def worker(ctx: click.Context, slots: int | None, url: str | None, token: str | 
 
 @asynccontextmanager
 async def _local(settings: Settings, slots: int) -> AsyncIterator[None]:
+    from noetl import __version__
     from noetl.runtime.engine import open_engine
     from noetl.runtime.pipelines import open_pipelines
+    from noetl.runtime.role_endpoint import open_endpoint
+    from noetl.runtime.telemetry import Metrics
     from noetl.runtime.wiring import open_runtime
+    from noetl.runtime.worker_metrics import WorkerMetrics
 
-    async with (
-        open_runtime(settings) as runtime,
-        open_engine(runtime, "worker") as engine,
-        open_pipelines(runtime, "worker") as pipelines,
-        worker_here(runtime, engine, pipelines, slots),
-    ):
-        tell(f"working with {slots} slots on the database")
-        yield
+    async with open_runtime(settings) as runtime:
+        metrics = Metrics(__version__, database=runtime.database)
+        counted = None if settings.runtime.metrics_port is None else metrics
+        working = WorkerMetrics(metrics.registry, slots)
+        async with (
+            open_endpoint(settings, "worker", metrics, tell),
+            open_engine(runtime, "worker", counted) as engine,
+            open_pipelines(runtime, "worker") as pipelines,
+            worker_here(runtime, engine, pipelines, slots) as worker,
+        ):
+            working.watch(worker)
+            tell(f"working with {slots} slots on the database")
+            yield
 
 
 @asynccontextmanager
@@ -72,9 +81,15 @@ async def _remote(
     settings: Settings, url: str, token: Secret | None, slots: int, stopping: Stopping
 ) -> AsyncIterator[None]:
     from noetl.runtime.remote_worker import open_remote_worker
+    from noetl.runtime.role_endpoint import open_endpoint
     from noetl.runtime.service import ended_early
+    from noetl.runtime.worker_metrics import FarWorkerMetrics
 
-    async with open_remote_worker(settings, url, token, slots=slots) as running:
+    metrics = FarWorkerMetrics(slots)
+    async with (
+        open_endpoint(settings, "worker", metrics, tell),
+        open_remote_worker(settings, url, token, slots=slots, watch=metrics.working.watch) as running,
+    ):
         ended_early(running, stopping, "the worker")
         tell(f"working with {slots} slots for {url}")
         yield

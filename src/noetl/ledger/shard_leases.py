@@ -154,6 +154,7 @@ class ShardLeases:
             _log.warning("shards %s could not be given back, so others wait for them: %s", sorted(tokens), problem)
 
     async def _keep(self, pause: float) -> None:
+        away = False
         while not self._stopping.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -163,8 +164,14 @@ class ShardLeases:
                 pause = await self._look()
             except Exception as problem:
                 known = isinstance(problem, NoetlError | asyncpg.PostgresError)
-                _log.warning("leases on shards are not renewed, trying again: %s", problem, exc_info=not known)
-                pause = self._every_seconds * _IN_A_HURRY
+                if not away:
+                    # Told once: an absence of half a minute is hundreds of tries.
+                    _log.warning("leases on shards are not renewed, trying again: %s", problem, exc_info=not known)
+                away, pause = True, self._every_seconds * _IN_A_HURRY
+            else:
+                if away:
+                    _log.info("%s renews its leases as %s again", self._holder, self._role)
+                away = False
 
     async def _look(self) -> float:
         """Renew, take what is free or give back what is too much, and return after how long to look again."""

@@ -149,16 +149,53 @@ class ProjectionView(Protocol):
         ...
 
 
-class ProjectionStore(Protocol):
-    """Rows derived from events, with checkpoints and snapshots; all of it can be dropped and built again."""
+class Projections(Protocol):
+    """What is read of projections, whichever store has them, with the snapshots taken of folded state."""
 
     async def checkpoints(self) -> Mark:
-        """Return up to which position each shard is projected."""
+        """Return up to which position each shard is projected, in every store."""
         ...
 
     async def load_projections(self, keys: Sequence[RowKey]) -> list[FoldedRow]:
         """Return the stored rows among these, of any organization."""
         ...
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """Record a snapshot; the same aggregate and version again changes nothing."""
+        ...
+
+    async def load_snapshots(
+        self, scope: Scope, aggregate_type: str, aggregate_id: str, upto: int | None = None
+    ) -> list[Snapshot]:
+        """Return the snapshots at or before a version, the newest first."""
+        ...
+
+    async def prune_snapshots(self, scope: Scope, aggregate_type: str, aggregate_id: str, keep: int) -> None:
+        """Forget all but the newest snapshots; garbage collection removes their bytes later."""
+        ...
+
+    def snapshot_view(self, scope: Scope) -> AbstractAsyncContextManager[ProjectionView]:
+        """Give an organization's projections as they are at one moment, for the time of the block.
+
+        What is projected meanwhile is not seen, so a verifier reads `checkpoints`, folds the ledger up to there and
+        compares with `query`. A view may stay open for as long as that takes; it makes nobody wait. Where several stores
+        have a part, each shows a moment of its own, at or after the checkpoints.
+        """
+        ...
+
+    def query(
+        self, scope: Scope, projection: str, filters: Mapping[str, Any] | None = None, page: Page | None = None
+    ) -> AsyncIterator[StoredRow]:
+        """Give the rows of a projection in an organization from one moment, as `ProjectionView.query` does."""
+        ...
+
+    async def result_refs(self, scope: Scope, execution_id: int) -> list[ResultRef]:
+        """Return where the payloads of an execution lie, in the order of their events."""
+        ...
+
+
+class ProjectionStore(Projections, Protocol):
+    """Rows derived from events, with checkpoints and snapshots; all of it can be dropped and built again."""
 
     async def save_projections(
         self,
@@ -197,36 +234,4 @@ class ProjectionStore(Protocol):
 
     async def shard_states(self) -> list[ShardState]:
         """Return the state of every shard, in order."""
-        ...
-
-    async def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Record a snapshot; the same aggregate and version again changes nothing."""
-        ...
-
-    async def load_snapshots(
-        self, scope: Scope, aggregate_type: str, aggregate_id: str, upto: int | None = None
-    ) -> list[Snapshot]:
-        """Return the snapshots at or before a version, the newest first."""
-        ...
-
-    async def prune_snapshots(self, scope: Scope, aggregate_type: str, aggregate_id: str, keep: int) -> None:
-        """Forget all but the newest snapshots; garbage collection removes their bytes later."""
-        ...
-
-    def snapshot_view(self, scope: Scope) -> AbstractAsyncContextManager[ProjectionView]:
-        """Give an organization's projections as they are at one moment, for the time of the block.
-
-        What is projected meanwhile is not seen, so a verifier reads `checkpoints`, folds the ledger up to there and
-        compares with `query`. A view may stay open for as long as that takes; it makes nobody wait.
-        """
-        ...
-
-    def query(
-        self, scope: Scope, projection: str, filters: Mapping[str, Any] | None = None, page: Page | None = None
-    ) -> AsyncIterator[StoredRow]:
-        """Give the rows of a projection in an organization from one moment, as `ProjectionView.query` does."""
-        ...
-
-    async def result_refs(self, scope: Scope, execution_id: int) -> list[ResultRef]:
-        """Return where the payloads of an execution lie, in the order of their events."""
         ...

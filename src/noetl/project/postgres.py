@@ -5,7 +5,7 @@ Projectors write for all tenants. Whoever asks for an organization reads under r
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -35,29 +35,30 @@ from noetl.project.rows import Columns, check_folds, from_columns, same_failure,
 class PostgresProjectionStore:
     """See `ProjectionStore` for the promises."""
 
-    def __init__(self, database: Database, locate: Locate, hold: Hold | None = None) -> None:
+    def __init__(self, database: Database, locate: Locate | None, hold: Hold | None = None) -> None:
         """Take the database and what tells where a payload lies (its tier and physical address).
 
-        With a hold, checkpoints of other shards than those it has cannot be moved.
+        Without the latter, result references are kept elsewhere. With a hold, checkpoints of other shards than those it
+        has cannot be moved.
         """
-        self._database = database
+        self.database = database
         self._locate = locate
         self._hold = hold
 
     def held_by(self, hold: Hold) -> PostgresProjectionStore:
         """Return the same store, whose checkpoints move only while the hold says so."""
-        return PostgresProjectionStore(self._database, self._locate, hold)
+        return PostgresProjectionStore(self.database, self._locate, hold)
 
     async def checkpoints(self) -> Mark:
         """Return up to which position each shard is projected."""
-        async with self._database.transaction(None) as connection:
+        async with self.database.transaction(None) as connection:
             return await checkpoints_of(connection)
 
     async def load_projections(self, keys: Sequence[RowKey]) -> list[FoldedRow]:
         """Return the stored rows among these."""
         if not keys:
             return []
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             rows = await connection.fetch(sql.LOAD, *transposed(keys))
         return [from_columns(row).folded for row in rows]
 
@@ -92,7 +93,7 @@ class PostgresProjectionStore:
         new: bool,
     ) -> bool:
         with suppress(_OvertakenError):
-            async with self._database.transaction(None, "projector") as connection:
+            async with self.database.transaction(None, "projector") as connection:
                 checkpoint = await connection.fetchrow(sql.LOCK, shard)
                 if checkpoint is None or checkpoint["position"] != after:
                     raise _OvertakenError
@@ -116,7 +117,7 @@ class PostgresProjectionStore:
     @asynccontextmanager
     async def replacing(self, shard: int) -> AsyncIterator[PostgresReplacement]:
         """Build a shard anew in one transaction."""
-        connection = await self._database.connect("projector")
+        connection = await self.database.connect("projector")
         try:
             replacement = PostgresReplacement(connection, shard, self._locate)
             await replacement.begin()
@@ -128,7 +129,7 @@ class PostgresProjectionStore:
 
     async def record_failure(self, shard: int, after: int, failure: Failure) -> None:
         """Note why a shard stands still at a checkpoint."""
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             row = await connection.fetchrow(sql.FAILURE, shard, after)
             if row is None or (row["failure"] is not None and same_failure(_failure(row["failure"]), failure)):
                 return
@@ -137,9 +138,14 @@ class PostgresProjectionStore:
             dated = msgspec.structs.replace(failure, since=failure.since or datetime.now(UTC))
             await connection.execute(sql.SET_FAILURE, shard, msgspec.json.encode(dated).decode())
 
+    async def scopes(self) -> list[Scope]:
+        """Return every organization that has rows here."""
+        async with self.database.transaction(None, "projector") as connection:
+            return [Scope(*row) for row in await connection.fetch(sql.SCOPES)]
+
     async def shard_states(self) -> list[ShardState]:
         """Return the state of every shard."""
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             rows = await connection.fetch(sql.SHARDS)
         return [
             ShardState(
@@ -154,7 +160,7 @@ class PostgresProjectionStore:
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
         """Record a snapshot."""
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             await connection.execute(
                 sql.SAVE_SNAPSHOT,
                 snapshot.scope.tenant_id,
@@ -176,7 +182,7 @@ class PostgresProjectionStore:
     ) -> list[Snapshot]:
         """Return the snapshots at or before a version, the newest first."""
         last = MAX_POSITION if upto is None else upto
-        async with self._database.transaction(scope) as connection:
+        async with self.database.transaction(scope) as connection:
             rows = await connection.fetch(sql.LOAD_SNAPSHOTS, aggregate_type, aggregate_id, last)
         return [
             Snapshot(
@@ -197,7 +203,7 @@ class PostgresProjectionStore:
 
     async def prune_snapshots(self, scope: Scope, aggregate_type: str, aggregate_id: str, keep: int) -> None:
         """Forget all but the newest snapshots."""
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             await connection.execute(
                 sql.PRUNE_SNAPSHOTS, scope.tenant_id, scope.organization_id, aggregate_type, aggregate_id, keep
             )
@@ -205,7 +211,7 @@ class PostgresProjectionStore:
     @asynccontextmanager
     async def snapshot_view(self, scope: Scope) -> AsyncIterator[PostgresView]:
         """Give an organization's projections as they are at one moment."""
-        pool = await self._database.pool()
+        pool = await self.database.pool()
         with translated():
             connection = await pool.acquire()
         try:
@@ -225,7 +231,7 @@ class PostgresProjectionStore:
 
     async def query(
         self, scope: Scope, projection: str, filters: Mapping[str, Any] | None = None, page: Page | None = None
-    ) -> AsyncIterator[StoredRow]:
+    ) -> AsyncGenerator[StoredRow, None]:
         """Give the rows of a projection in an organization."""
         async with self.snapshot_view(scope) as view, aclosing(view.query(projection, filters, page)) as rows:
             async for row in rows:
@@ -233,7 +239,7 @@ class PostgresProjectionStore:
 
     async def result_refs(self, scope: Scope, execution_id: int) -> list[ResultRef]:
         """Return where the payloads of an execution lie."""
-        async with self._database.transaction(scope) as connection:
+        async with self.database.transaction(scope) as connection:
             rows = await connection.fetch(sql.LOAD_REFS, execution_id)
         return [
             ResultRef(scope=scope, **{name: row[name] for name in ResultRef.__struct_fields__ if name != "scope"})

@@ -24,7 +24,7 @@ _IDLE_MINUTES = 15
 class PostgresReplacement:
     """See `Replacement` for the promises. It owns its connection's one transaction."""
 
-    def __init__(self, connection: asyncpg.Connection, shard: int, locate: Locate) -> None:
+    def __init__(self, connection: asyncpg.Connection, shard: int, locate: Locate | None) -> None:
         self._connection = connection
         self._shard = shard
         self._locate = locate

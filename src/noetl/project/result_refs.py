@@ -14,8 +14,10 @@ Locate = Callable[[Scope, PayloadRef], tuple[str, str]]
 """Tells the tier a payload lies in and its physical address."""
 
 
-def result_refs(events: Iterable[Event], locate: Locate) -> Iterator[ResultRef]:
-    """Give a reference for every payload and every set of externalized fields."""
+def result_refs(events: Iterable[Event], locate: Locate | None) -> Iterator[ResultRef]:
+    """Give a reference for every payload and every set of externalized fields; none where nobody can locate them."""
+    if locate is None:
+        return
     for event in events:
         if event.payload_ref is not None:
             yield _reference(event, "payload", event.payload_ref, locate)

@@ -152,6 +152,8 @@ SHARDS: Final = """
            (SELECT count(*) FROM noetl.projection AS p WHERE p.shard = c.shard) AS rows
     FROM noetl.projection_checkpoint AS c ORDER BY c.shard"""
 
+SCOPES: Final = "SELECT DISTINCT tenant_id, organization_id FROM noetl.projection"
+
 CHECKPOINTS: Final = "SELECT position FROM noetl.projection_checkpoint ORDER BY shard"
 
 SAVE_SNAPSHOT: Final = """

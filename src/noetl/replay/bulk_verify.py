@@ -5,13 +5,16 @@ What differs is then named from the rows themselves, by the code and in the word
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from noetl.errors import InputError
 from noetl.ledger.database import Database
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
 from noetl.project.folds.registry import FoldRegistry
-from noetl.project.port import ProjectionStore
+from noetl.project.port import Projections
+from noetl.project.stores import StoreLine
 from noetl.project.upcast import Upcasters
 from noetl.replay.bulk import BulkFolds, Reached
 from noetl.replay.compare import LOOKED_INTO, Suspects, stored_sums, unequal
@@ -27,17 +30,34 @@ class BulkVerifier(Verifier):
         bulk: BulkFolds,
         history: EventPages,
         payloads: PayloadStore,
-        store: ProjectionStore,
+        store: Projections,
         folds: FoldRegistry,
         upcasters: Upcasters,
         *,
-        database: Database,
+        database: Database | None,
         reached: Reached | None = None,
+        others: Sequence[StoreLine] = (),
     ) -> None:
-        """Take the parts of a verifier, what folds on Spark, and who is told how far that is."""
-        super().__init__(history, payloads, store, folds, upcasters, database=database)
+        """Take the parts of a verifier, what folds on Spark, and who is told how far that is.
+
+        Without a database the stored rows are not the ledger's, and Spark does not read them.
+        """
+        super().__init__(history, payloads, store, folds, upcasters, database=database, others=others)
         self._bulk = bulk
         self._reached = reached
+
+    def beside(self, line: StoreLine) -> Verifier:
+        """Return what compares another store by itself: folded on Spark, its rows summed here."""
+        return BulkVerifier(
+            self._bulk,
+            self._history,
+            self._payloads,
+            line.store,
+            line.folds,
+            self._upcasters,
+            database=None,
+            reached=self._reached,
+        )
 
     async def compared(
         self, scope: Scope, execution_id: int | None, *, check_payloads: bool, progress: Progress | None
@@ -47,6 +67,8 @@ class BulkVerifier(Verifier):
             raise InputError(
                 "one execution, or payloads, are verified by a single process", hint="leave out --engine spark"
             )
+        if self._database is None:
+            return await self._looked_into(scope)
         found = await self._bulk.fold(scope, self._folds.folds(), None, self._reached, sums=True)
         if found.unsound or unequal(found.expected, found.found):
             return await self._looked_into(scope)

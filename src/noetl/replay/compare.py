@@ -13,6 +13,7 @@ from noetl.project.folds.checksum import Tally
 from noetl.project.folds.fold import FoldedRow, RowKey
 from noetl.project.folds.sums import Sums, bucket
 from noetl.project.port import StoredRow
+from noetl.project.stores import DEFAULT
 from noetl.replay.report import Compared, Difference
 
 LOOKED_INTO: Final = 64
@@ -21,8 +22,8 @@ SHOWN: Final = 10
 """Differences reported of each projection."""
 
 
-def compared(expected: Sums, found: Sums) -> list[Compared]:
-    """Return the sums of both sides by projection."""
+def compared(expected: Sums, found: Sums, store: str = DEFAULT) -> list[Compared]:
+    """Return the sums of both sides by projection of a store."""
     differing = {projection for projection, _ in unequal(expected, found)}
     return [
         Compared(
@@ -32,6 +33,7 @@ def compared(expected: Sums, found: Sums) -> list[Compared]:
             expected=expected.tallies.get(name, Tally()).hex(),
             found=found.tallies.get(name, Tally()).hex(),
             equal=name not in differing,
+            store=store,
         )
         for name in sorted(expected.tallies.keys() | found.tallies.keys())
     ]

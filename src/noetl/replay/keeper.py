@@ -10,7 +10,7 @@ from noetl.model.catalogue import ENDING
 from noetl.model.event import Event
 from noetl.model.stream import Scope
 from noetl.project.folds.fold import RowKey, in_own_execution
-from noetl.project.port import ProjectionStore, Snapshot
+from noetl.project.port import Projections, Snapshot
 from noetl.replay.snapshot import Snapshots
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ class SnapshotKeeper:
     A snapshot that cannot be taken is a line in the log: replays stay longer for a while, nothing else is lost.
     """
 
-    def __init__(self, snapshots: Snapshots, store: ProjectionStore, interval: int) -> None:
+    def __init__(self, snapshots: Snapshots, store: Projections, interval: int) -> None:
         self._snapshots = snapshots
         self._store = store
         self._interval = interval

@@ -16,7 +16,7 @@ from noetl.project.folds.fold import Fold, FoldedRow
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.folds.state import FoldState
 from noetl.project.folds.wanted import Rows
-from noetl.project.port import ProjectionStore
+from noetl.project.port import Projections
 from noetl.project.upcast import Upcasters
 from noetl.replay.as_of import HEAD, AsOf, resolve_execution, resolve_organization
 from noetl.replay.folding import EVICTED, fold_pages
@@ -73,7 +73,7 @@ class Replay:
         self,
         history: EventPages,
         payloads: PayloadStore,
-        store: ProjectionStore,
+        store: Projections,
         folds: FoldRegistry,
         upcasters: Upcasters,
         snapshot_interval: int = 10_000,

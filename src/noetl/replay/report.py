@@ -35,6 +35,17 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     expected: str
     found: str
     equal: bool
+    store: str = "default"
+    """The projection store it is kept in."""
+
+
+class StoreCompared(msgspec.Struct, frozen=True, kw_only=True):
+    """A projection store beside the default one, and where it was compared."""
+
+    store: str
+    mark: Mark
+    events: int
+    lag: int
 
 
 class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,15 +54,17 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope
     execution_id: int | None
     mark: Mark
-    """The checkpoints of the projections that were compared."""
+    """The checkpoints of the projections that were compared, in the default store."""
     events: int
     """Events folded."""
     lag: int
-    """Events of all organizations that were not projected yet; they were not compared."""
+    """Events of all organizations that were not projected yet, where most are missing; they were not compared."""
     projections: list[Compared]
     differences: list[Difference]
     payloads: int | None = None
     """Payloads whose stored bytes were proven, when that was asked for."""
+    stores: list[StoreCompared] = []
+    """The stores beside the default one, each compared at its own checkpoints."""
 
     @property
     def clean(self) -> bool:
@@ -70,6 +83,10 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
             "lag": self.lag,
             "payloads": self.payloads,
             "projections": msgspec.to_builtins(self.projections),
+            "stores": [
+                {"store": one.store, "mark": one.mark.token(), "events": one.events, "lag": one.lag}
+                for one in self.stores
+            ],
             "differences": msgspec.to_builtins(self.differences),
         }
 

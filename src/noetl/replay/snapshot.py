@@ -21,7 +21,7 @@ from noetl.payloads.codec import decode_json
 from noetl.payloads.port import PayloadStore
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.folds.state import FoldState
-from noetl.project.port import ProjectionStore, Snapshot
+from noetl.project.port import Projections, Snapshot
 from noetl.project.upcast import Upcasters
 from noetl.replay.folding import EVICTED, counting, fold_pages
 from noetl.replay.merkle import MerkleRange
@@ -52,7 +52,7 @@ class Snapshots:
         self,
         history: EventPages,
         payloads: PayloadStore,
-        store: ProjectionStore,
+        store: Projections,
         folds: FoldRegistry,
         upcasters: Upcasters,
     ) -> None:

@@ -6,7 +6,7 @@ rows are computed from their state, and the stored ones compared with that too.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,8 @@ from noetl.project.folds.fold import Fold, FoldedRow
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.folds.state import FoldState
 from noetl.project.folds.sums import Sums
-from noetl.project.port import ProjectionStore, ProjectionView, StoredRow
+from noetl.project.port import Projections, ProjectionView, StoredRow
+from noetl.project.stores import StoreLine, of_store
 from noetl.project.upcast import Upcasters
 from noetl.replay.compare import Suspects, compared, stored_sums, unequal
 from noetl.replay.folding import fold_pages
@@ -29,7 +30,7 @@ from noetl.replay.open_work import open_work_differences
 from noetl.replay.pages import EventPages
 from noetl.replay.payload_proofs import PayloadProofs
 from noetl.replay.pipelines import pipeline_differences
-from noetl.replay.report import Difference, VerifyReport
+from noetl.replay.report import Difference, StoreCompared, VerifyReport
 
 Progress = Callable[[int], None]
 
@@ -48,19 +49,21 @@ class Verifier:
         self,
         history: EventPages,
         payloads: PayloadStore,
-        store: ProjectionStore,
+        store: Projections,
         folds: FoldRegistry,
         upcasters: Upcasters,
         *,
         database: Database | None = None,
+        others: Sequence[StoreLine] = (),
     ) -> None:
-        """Take the parts; without a database there are no inline rows to compare."""
+        """Take the parts, the stores of other types among them; without a database there are no inline rows to compare."""
         self._history = history
         self._payloads = payloads
         self._store = store
         self._folds = folds
         self._upcasters = upcasters
         self._database = database
+        self._others = others
 
     async def verify(
         self,
@@ -72,7 +75,13 @@ class Verifier:
     ) -> VerifyReport:
         """Verify an organization, or one execution of it; `progress` is told how many events were folded."""
         found = await self.compared(scope, execution_id, check_payloads=check_payloads, progress=progress)
-        differences = found.differences
+        differences, projections, stores = found.differences, compared(found.expected, found.found), []
+        for line in self._others:
+            with of_store(line.name):
+                other = await self.beside(line).compared(scope, execution_id, check_payloads=False, progress=progress)
+            differences = differences + other.differences
+            projections += compared(other.expected, other.found, line.name)
+            stores.append(StoreCompared(store=line.name, mark=other.mark, events=other.events, lag=other.lag))
         if self._database is not None:
             differences = differences + await inline_differences(self._database, scope, execution_id)
             differences += await open_work_differences(self._database, scope, execution_id, self._upcasters)
@@ -83,11 +92,16 @@ class Verifier:
             execution_id=execution_id,
             mark=found.mark,
             events=found.events,
-            lag=found.lag,
-            projections=compared(found.expected, found.found),
+            lag=max(found.lag, *(one.lag for one in stores)) if stores else found.lag,
+            projections=projections,
             differences=differences + ([] if found.payloads is None else found.payloads.differences),
             payloads=None if found.payloads is None else found.payloads.checked,
+            stores=stores,
         )
+
+    def beside(self, line: StoreLine) -> Verifier:
+        """Return what compares another store by itself."""
+        return Verifier(self._history, self._payloads, line.store, line.folds, self._upcasters)
 
     async def compared(
         self, scope: Scope, execution_id: int | None, *, check_payloads: bool, progress: Progress | None
@@ -124,7 +138,11 @@ class Verifier:
         """Return every organization that has events, projected rows or open work."""
         assert self._database is not None
         async with self._database.transaction(None, "projector") as connection:
-            return [Scope(*row) for row in await connection.fetch(_SCOPES)]
+            found = {Scope(*row) for row in await connection.fetch(_SCOPES)}
+        for line in self._others:
+            with of_store(line.name):
+                found.update(await line.store.scopes())
+        return sorted(found, key=lambda scope: (scope.tenant_id, scope.organization_id))
 
     async def shards(self) -> list[Difference]:
         """Compare the shard heads with the events of all tenants."""

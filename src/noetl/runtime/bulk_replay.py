@@ -60,6 +60,7 @@ async def open_bulk_replay(
 def _bulk(runtime: Runtime, drivers: SparkDrivers | None, lakes: EventLakes | None, reached: Reached | None) -> Bulk:
     assert drivers is not None
     folds, upcasters, database = runtime.folds, runtime.upcasters, runtime.database
+    first, *others = runtime.projections.lines
     bulk = BulkFolds(drivers, ledger_reach(runtime), runtime.history, database, upcasters, runtime.ids.mint, lakes)
     return Bulk(
         BulkReplay(bulk, runtime.history, database, runtime.payloads, folds, upcasters),
@@ -67,11 +68,12 @@ def _bulk(runtime: Runtime, drivers: SparkDrivers | None, lakes: EventLakes | No
             bulk,
             runtime.history,
             runtime.payloads,
-            runtime.projections,
-            folds,
+            first.store,
+            first.folds,
             upcasters,
             database=database,
             reached=reached,
+            others=others,
         ),
     )
 

@@ -1,6 +1,6 @@
 """Who writes projections: a projector of its own that holds shards by lease, or a server while no such one lives.
 
-Whoever it is, rows and checkpoint move together, and no event is folded in twice.
+Whoever it is, rows and checkpoint move together, and no event is folded in twice. Each store goes its own way.
 """
 
 from __future__ import annotations
@@ -8,26 +8,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+import asyncpg
 
 from noetl.errors import ConfigError, NoetlError
 from noetl.ledger.database import Database
-from noetl.ledger.shard_leases import ShardLeases
 from noetl.model.mark import Mark
-from noetl.project.epochs import Epochs
 from noetl.project.from_stream import StreamEvents
 from noetl.project.holding import LeasedShards
 from noetl.project.projector import Projector
-from noetl.project.streamed import StreamWaking, durable_of
+from noetl.project.stores import DEFAULT, StoreLine
+from noetl.project.streamed import durable_of
+from noetl.project.troubles import Troubles
 from noetl.runtime.checkpoints import open_checkpointer
-from noetl.runtime.settings import Settings
+from noetl.runtime.projector_lines import RENEWALS, following, line_leases, projecting_line, projector_name
 from noetl.runtime.streams import mirrors, open_stream
 from noetl.runtime.wiring import Runtime
 
+__all__ = [
+    "catch_up",
+    "open_far_projector",
+    "open_projector",
+    "open_server_projector",
+    "projector_name",
+    "projectors_live",
+]
+
 _log = logging.getLogger(__name__)
 
-RENEWALS = 5
-"""How often a lease is renewed before it would end."""
 PATIENCE_SECONDS = 10.0
 """How long a command waits for projectors to come as far as the ledger."""
 _LOOK_SECONDS = 0.05
@@ -37,105 +47,59 @@ SELECT EXISTS (SELECT FROM noetl.shard_holder
                WHERE role = 'projector' AND heartbeat_at > clock_timestamp() - make_interval(secs => $1))
 """
 
-Told = Callable[[frozenset[int]], None]
+Told = Callable[[str, frozenset[int]], None]
+"""Is told the name of a store and the shards of it that this process has."""
 
 
-def projector_name(settings: Settings) -> str:
-    """Return the stable name of this process among projectors; a plain number is that of the n-th one."""
-    given = settings.runtime.shard_id or settings.runtime.node_id
-    return f"noetl-projector-{int(given)}" if given.isdecimal() else given
-
-
-@asynccontextmanager
-async def open_projector(runtime: Runtime, told: Told = lambda _: None) -> AsyncIterator[ShardLeases]:
-    """Project a fair share of the shards for the time of the block; `told` gets the shards whenever they change."""
-    leases = _leases(runtime)
-    barrier = runtime.settings.projections.barrier_interval_ms / 1000
-    epochs = Epochs(runtime.database, LeasedShards(leases), barrier)
-    async with _waking(runtime) as waking:
-        projector = runtime.projector(epochs, None if waking is None else waking.listen)
-        projector.hold(())
-
-        def changed(shards: frozenset[int]) -> None:
-            epochs.hold(shards)
-            projector.hold(shards)
-            if waking is not None:
-                waking.hold(shards)
-            told(shards)
-
-        async with _following(projector, leases, changed), _closing(epochs):
-            yield leases
+def _nobody(_store: str, _shards: frozenset[int]) -> None:
+    return
 
 
 @asynccontextmanager
-async def open_far_projector(runtime: Runtime, told: Told = lambda _: None) -> AsyncIterator[ShardLeases]:
+async def open_projector(runtime: Runtime, told: Told = _nobody) -> AsyncIterator[None]:
+    """Project a fair share of each store's shards for the time of the block; `told` gets them whenever they change."""
+    async with AsyncExitStack() as stack:
+        for line in runtime.projections.lines:
+            await stack.enter_async_context(projecting_line(runtime, line, partial(told, line.name)))
+        yield
+
+
+@asynccontextmanager
+async def open_far_projector(runtime: Runtime, told: Told = _nobody) -> AsyncIterator[None]:
     """Do the same where there is no ledger: what the stream brings goes to this runtime's database.
 
     Its projectors share durable readers, one per shard, named after the cluster.
     """
-    settings, leases = runtime.settings, _leases(runtime)
+    settings = runtime.settings
+    line, *others = runtime.projections.lines
     if not mirrors(settings):
         raise ConfigError(
             "a projector without a ledger needs a stream",
             hint="set event_store.distribution_backend to nats-jetstream, with its connection.url",
         )
-    store = runtime.projections.held_by(LeasedShards(leases))
+    if others:
+        raise ConfigError(
+            f"a projector without a ledger writes to its own database alone, not to {others[0].name}",
+            hint="remove projection_stores here, or project with `noetl projector` where the ledger is",
+        )
+    leases = line_leases(runtime, line)
+    store = line.store.held_by(LeasedShards(leases))
     async with open_stream(settings, runtime.database, "events") as stream:
         events = StreamEvents(stream, durable_of(settings.runtime.cluster_id), store.checkpoints)
         projector = Projector(
-            events, store, runtime.folds, runtime.upcasters, listen=events.listen, shards=(), on_batch=events.projected
+            events, store, line.folds, runtime.upcasters, listen=events.listen, shards=(), on_batch=events.projected
         )
 
         def changed(shards: frozenset[int]) -> None:
             events.hold(shards)
             projector.hold(shards)
-            told(shards)
+            told(line.name, shards)
 
         try:
-            async with _following(projector, leases, changed):
-                yield leases
+            async with following(projector, leases, changed):
+                yield
         finally:
             await events.close()
-
-
-def _leases(runtime: Runtime) -> ShardLeases:
-    lease = runtime.settings.projections.lease_seconds
-    name = projector_name(runtime.settings)
-    return ShardLeases(runtime.database, "projector", name, lease_seconds=lease, every_seconds=lease / RENEWALS)
-
-
-@asynccontextmanager
-async def _waking(runtime: Runtime) -> AsyncIterator[StreamWaking | None]:
-    """Let the stream wake the projector where events are mirrored to one."""
-    settings = runtime.settings
-    if not mirrors(settings):
-        yield None
-        return
-    async with open_stream(settings, runtime.database, "events") as stream:
-        durable = durable_of(projector_name(settings))
-        yield StreamWaking(stream, durable, runtime.projections.checkpoints, runtime.listen)
-
-
-@asynccontextmanager
-async def _closing(epochs: Epochs) -> AsyncIterator[None]:
-    closing = asyncio.get_running_loop().create_task(epochs.run(), name="noetl-projector-epochs")
-    try:
-        yield
-    finally:
-        closing.cancel()
-        await asyncio.gather(closing, return_exceptions=True)
-
-
-@asynccontextmanager
-async def _following(projector: Projector, leases: ShardLeases, changed: Told) -> AsyncIterator[None]:
-    await projector.start()
-    try:
-        await leases.start(changed)
-        yield
-    finally:
-        # The work ends before the shards are given back, so that the next one waits for no lock of ours.
-        await projector.stop()
-        await leases.stop()
 
 
 @asynccontextmanager
@@ -144,24 +108,29 @@ async def open_server_projector(runtime: Runtime) -> AsyncIterator[None]:
 
     What projectors of their own have closed it tells the ledger in any case.
     """
-    async with open_checkpointer(runtime), _projecting(runtime):
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(open_checkpointer(runtime))
+        for line in runtime.projections.lines:
+            await stack.enter_async_context(_projecting(runtime, line))
         yield
 
 
 @asynccontextmanager
-async def _projecting(runtime: Runtime) -> AsyncIterator[None]:
+async def _projecting(runtime: Runtime, line: StoreLine) -> AsyncIterator[None]:
     wanted = runtime.settings.projections.in_server
     if wanted is False:
         yield
         return
-    projector = runtime.projector()
+    projector = runtime.projector(line=line)
     watching: asyncio.Task[None] | None = None
     try:
-        if wanted:
-            await projector.start()
-        else:
-            await _stand_in(runtime, projector)
-            watching = asyncio.get_running_loop().create_task(_watch(runtime, projector), name="noetl-projector-watch")
+        first = line.name == DEFAULT
+        if first:
+            await _stand_in(runtime, line, projector)
+        if not first or wanted is None:
+            watching = asyncio.get_running_loop().create_task(
+                _watch(runtime, line, projector, at_once=not first), name="noetl-projector-watch"
+            )
         yield
     finally:
         if watching is not None:
@@ -170,18 +139,24 @@ async def _projecting(runtime: Runtime) -> AsyncIterator[None]:
         await projector.stop()
 
 
-async def _watch(runtime: Runtime, projector: Projector) -> None:
+async def _watch(runtime: Runtime, line: StoreLine, projector: Projector, *, at_once: bool) -> None:
+    troubles = Troubles()
     while True:
-        await asyncio.sleep(runtime.settings.projections.lease_seconds / RENEWALS)
+        if not at_once:
+            await asyncio.sleep(runtime.settings.projections.lease_seconds / RENEWALS)
+        at_once = False
         try:
-            await _stand_in(runtime, projector)
-        except NoetlError as problem:
-            _log.warning("it is not known whether projectors live: %s", problem.message)
+            await _stand_in(runtime, line, projector)
+            troubles.over(f"store {line.name}")
+        except (NoetlError, asyncpg.PostgresError) as problem:
+            # Whether others live is not known, so what is done now goes on.
+            troubles.meet(f"store {line.name}", problem)
 
 
-async def _stand_in(runtime: Runtime, projector: Projector) -> None:
-    """Project exactly while nobody else does."""
-    if await projectors_live(runtime.database, runtime.settings.projections.lease_seconds):
+async def _stand_in(runtime: Runtime, line: StoreLine, projector: Projector) -> None:
+    """Project exactly while nobody else does, unless this one always does."""
+    chosen = runtime.settings.projections
+    if not chosen.in_server and await projectors_live(line.database, chosen.lease_seconds):
         await projector.stop()
     else:
         await projector.start()
@@ -194,21 +169,35 @@ async def projectors_live(database: Database, lease_seconds: float) -> bool:
 
 
 async def catch_up(runtime: Runtime, upto: Mark | None = None) -> None:
-    """Bring projections as far as the ledger is now; where only projectors write them, wait for those that live."""
+    """Bring projections as far as the ledger is now; where only projectors write them, wait for those that live.
+
+    Trouble of another store than the default one is a line in the log: it is behind, and what it has waits.
+    """
     if upto is None:
         await runtime.ledger.settled()
     mark = upto or await runtime.ledger.head()
+    first, *others = runtime.projections.lines
+    behind = asyncio.gather(*(_caught_up(runtime, line, mark) for line in others), return_exceptions=True)
+    try:
+        await _caught_up(runtime, first, mark)
+    finally:
+        for line, problem in zip(others, await behind, strict=True):
+            if isinstance(problem, BaseException):
+                _log.warning("projection store %s is behind: %s", line.name, problem)
+
+
+async def _caught_up(runtime: Runtime, line: StoreLine, mark: Mark) -> None:
     chosen = runtime.settings.projections
     if chosen.in_server is not False:
-        await runtime.projector().run_until(mark)
-    elif await projectors_live(runtime.database, chosen.lease_seconds):
-        await _covered(runtime, mark)
+        await runtime.projector(line=line).run_until(mark)
+    elif await projectors_live(line.database, chosen.lease_seconds):
+        await _covered(line, mark)
 
 
-async def _covered(runtime: Runtime, mark: Mark) -> None:
+async def _covered(line: StoreLine, mark: Mark) -> None:
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not (await runtime.projections.checkpoints()).covers(mark):  # noqa: ASYNC110 - others move them
+            while not (await line.store.checkpoints()).covers(mark):  # noqa: ASYNC110 - others move them
                 await asyncio.sleep(_LOOK_SECONDS)
     except TimeoutError:
         _log.warning("projectors are behind; `noetl projections status` shows by how much")

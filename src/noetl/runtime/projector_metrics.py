@@ -1,14 +1,17 @@
-"""Metrics of projections: how far each shard is behind goes in as rows of a query, gauges come out."""
+"""Metrics of projections: how far each shard is behind goes in as rows of a query, and what a store saved as its own word."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from noetl.ledger.database import Database
 from noetl.model.shard import SHARD_COUNT
+from noetl.project.stores import StoredByType
+from noetl.runtime.wiring import Runtime
 
 _LAGS = """
 SELECT s.shard, s.position - c.position AS events, coalesce(extract(epoch FROM clock_timestamp() - (
@@ -44,3 +47,45 @@ async def projection_lags(database: Database) -> list[Any]:
     """Return how far each shard's projections are behind, in events and in seconds."""
     async with database.transaction(None, "projector") as connection:
         return list(await connection.fetch(_LAGS))
+
+
+class ProjectedCounts:
+    """How many events a process of its own has projected, told by the store that it writes to."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._events = Counter("projector_projected", "Events that this process projected.", registry=registry)
+        self._batches = Counter(
+            "projector_batches", "Batches of events that this process projected, each in one transaction.",
+            registry=registry,
+        )  # fmt: skip
+
+    def counted(self, runtime: Runtime) -> Runtime:
+        """Return the same runtime, whose projections are counted as they are saved in the default store."""
+        first, *others = runtime.projections.lines
+        counted = replace(first, store=cast("Any", _Counted(first.store, self)))
+        return replace(runtime, projections=StoredByType([counted, *others]))
+
+    def saved(self, events: int) -> None:
+        """Count a batch whose checkpoint moved over so many positions, which are dense."""
+        self._events.inc(events)
+        self._batches.inc()
+
+
+class _Counted:
+    """A projection store that tells what it saved, and is the store itself in everything else."""
+
+    def __init__(self, store: Any, counts: ProjectedCounts) -> None:
+        self._store = store
+        self._counts = counts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def held_by(self, *hold: Any) -> _Counted:
+        return _Counted(self._store.held_by(*hold), self._counts)
+
+    async def save_projections(self, shard: int, after: int, upto: int, *what: Any, **named: Any) -> bool:
+        saved = bool(await self._store.save_projections(shard, after, upto, *what, **named))
+        if saved:
+            self._counts.saved(upto - after)
+        return saved

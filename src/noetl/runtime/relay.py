@@ -74,7 +74,7 @@ async def relaying(
         lambda: listening(runtime.database, "relay", POLL_SECONDS),
         meter=meter,
         told=told,
-        waiting=None if writes is None else WaitingEvents(runtime.database, writes),
+        waiting=None if writes is None else WaitingEvents(runtime.database, writes, meter),
     )
     task = await relay.start()
     try:

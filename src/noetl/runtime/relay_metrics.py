@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from noetl.model.shard import SHARD_COUNT
 
@@ -15,6 +15,7 @@ FROM noetl.shard AS s LEFT JOIN noetl.relay_cursor AS c ON c.shard = s.shard AND
 GROUP BY s.shard, s.position
 """
 """What is asked of the database, for one stream."""
+ACK_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
 class RelayMetrics:
@@ -29,8 +30,24 @@ class RelayMetrics:
             "relay_rebuilds", "Shards published from their beginning again, as the stream was made anew.",
             registry=registry,
         )  # fmt: skip
+        self._decided = Counter(
+            "relay_decided_published", "Decided events published for the materializer, repetitions included.",
+            registry=registry,
+        )  # fmt: skip
+        self._acknowledged = Histogram(
+            "relay_publish_ack_seconds", "Seconds until the stream acknowledged a batch of events.", buckets=ACK_BUCKETS,
+            registry=registry,
+        )  # fmt: skip
         for shard in range(SHARD_COUNT):
             self._lag.labels(str(shard))
+
+    def acknowledged(self, seconds: float) -> None:
+        """Take note of how long a batch waited for the stream."""
+        self._acknowledged.observe(seconds)
+
+    def decided(self, published: int) -> None:
+        """Count decided events that were published for the materializer."""
+        self._decided.inc(published)
 
     def relayed(self, published: int, lags: Mapping[int, int]) -> None:
         """Count published events, and show how many of each held shard wait."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import quote
@@ -39,11 +39,16 @@ _SECONDS = 30.0
 
 @asynccontextmanager
 async def open_remote_worker(
-    settings: Settings, url: str, token: Secret | None, *, slots: int
+    settings: Settings,
+    url: str,
+    token: Secret | None,
+    *,
+    slots: int,
+    watch: Callable[[Worker], None] = lambda worker: None,
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Run a worker for a server for the time of the block, and finish at its end what it has begun.
 
-    The task that is given ends only when something in the worker itself is broken.
+    The task that is given ends only when something in the worker itself is broken. `watch` is shown the worker.
     """
     scope = Scope(settings.runtime.tenant_id, settings.runtime.organization_id)
     name = remote_name(settings.runtime)
@@ -60,6 +65,7 @@ async def open_remote_worker(
             resources=resources,
         )
         worker = Worker(name, dispatch, services, slots=slots, wish=wish_of(settings))
+        watch(worker)
         try:
             async with _registered(api, settings, name, slots), _tasks(settings, scope, url, token, name, services):
                 running = asyncio.get_running_loop().create_task(worker.run(), name="noetl-worker")

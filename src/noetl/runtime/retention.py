@@ -93,6 +93,7 @@ class Retention:
             keep_months=keep_months or kept.keep_months,
             keep_archive_months=keep_archive_months or kept.keep_archive_months,
             keeping=keeping,
+            stores=await runtime.projections.others_at(),
             now=await self._now(),
             dry_run=dry_run,
         )

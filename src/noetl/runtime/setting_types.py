@@ -64,17 +64,22 @@ class UrlScheme:
 
 
 class Planned:
-    """Names values that belong to the setting but cannot be used in this version."""
+    """Names values that belong to the setting but cannot be used in this version, and what serves instead."""
 
-    def __init__(self, *values: str) -> None:
+    def __init__(self, *values: str, instead: str | None = None) -> None:
         self.values = values
+        self.instead = instead
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         available = get_args(source) if get_origin(source) is Literal else ()
 
         def check(value: object) -> object:
             if value in self.values or not available:
-                raise PydanticCustomError("planned", "is not available in this version", {"available": available})
+                raise PydanticCustomError(
+                    "planned",
+                    "is not available in this version",
+                    {"available": available, "instead": self.instead},
+                )
             return value
 
         return core_schema.no_info_before_validator_function(check, handler(source))

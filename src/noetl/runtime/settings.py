@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -67,6 +67,17 @@ class Runtime(Section):
         default=None,
         description="Stable name of this process among projectors, such as `noetl-projector-0`; null is the node's name.",
     )
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
+        default=None,
+        description="Port on which a role without an API (worker, scheduler, projector, relay, materializer) gives `/metrics` "
+        "and `/health`; null gives none, 0 takes a free one.",
+    )
+    metrics_host: Text = Field(
+        default="127.0.0.1", description="Address of that port; any but the loopback needs `runtime.metrics_open`."
+    )
+    metrics_open: bool = Field(
+        default=False, description="Whether anybody who reaches that address may read the metrics, without a token."
+    )
     scheduler: Scheduler = Scheduler()
 
 
@@ -122,23 +133,25 @@ class Snapshots(Section):
 class FramePolicy(Section):
     """How much work one frame holds."""
 
-    size: Count = Field(default=50, description="Rows in a frame, at most.")
+    size: Count | None = Field(
+        default=None, description="Rows in a frame, at most; up to 100, and 50 of a cursor, if left out."
+    )
     duration_ms: Count = Field(default=30_000, description="Milliseconds a frame may take.")
     memory_bytes: Count = Field(default=67_108_864, description="Bytes of Arrow buffers a frame may hold.")
-    parallelism: Count = Field(default=1, description="Frames of one stage a worker may run at a time.")
+    parallelism: Count = Field(default=1, description="Frames of one stage that run at a time: max_in_flight.")
 
 
 class FanoutPolicy(FramePolicy):
     """How much work one shard of a fan-out holds."""
 
-    size: Count = Field(default=1, description="Rows in a frame, at most.")
+    size: Count | None = Field(default=1, description="Has no effect: a shard is one row, tried again by itself.")
     duration_ms: Count = Field(default=5_000, description="Milliseconds a frame may take.")
     memory_bytes: Count = Field(default=16_777_216, description="Bytes of Arrow buffers a frame may hold.")
-    parallelism: Count = Field(default=8, description="Frames of one stage a worker may run at a time.")
+    parallelism: Count = Field(default=8, description="Shards of one stage that run at a time: max_in_flight.")
 
 
 class FramePolicyDefaults(Section):
-    """Frame policies of steps that declare none."""
+    """What loops have that do not say it themselves."""
 
     loop: FramePolicy = FramePolicy()
     fanout: FanoutPolicy = FanoutPolicy()

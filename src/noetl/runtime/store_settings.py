@@ -211,17 +211,34 @@ class PayloadStore(Section):
 class ProjectionConnection(Section):
     """Where a projection store is."""
 
-    dsn: PostgresUrl | None = Field(default=None, description="Connection of the store; null uses `database.url`.")
+    dsn: PostgresUrl | None = Field(
+        default=None, description="Connection of the store; null for `default`, which is the ledger's own database."
+    )
+    owner_dsn: PostgresUrl | None = Field(
+        default=None,
+        description="Connection of the role that owns the store's schema; `noetl db migrate --store` alone uses it.",
+    )
     hosts: tuple[HttpUrl, ...] = Field(default=(), description="Addresses of a store that is reached by HTTP.")
 
 
 class ProjectionStore(Section):
-    """One place where projections are written; `default` always exists, in the ledger's own database unless set."""
+    """One place where projections are written; `default` always exists, in the ledger's own database."""
 
     backend: Annotated[
-        Literal["postgres"], Planned("search-store", "columnar-analytics", "streaming-materialized-view")
+        Literal["postgres"],
+        Planned(
+            "search-store",
+            "columnar-analytics",
+            "streaming-materialized-view",
+            instead="the event lake (`noetl lake`) serves analytics, views (`noetl views`) serve derived state",
+        ),
     ] = Field(default="postgres", description="Kind of store.")
     connection: ProjectionConnection = ProjectionConnection()
+    projections: tuple[Text, ...] = Field(
+        default=(),
+        description="Projections that this store has: `stage`, `frame`, `loop`, `fanout`, `business_object/<name>`, or "
+        "`business_object` for all of those; `default` has the others, and executions always.",
+    )
 
 
 class Materialization(Section):

@@ -24,8 +24,10 @@ from noetl.ledger.database import Database
 from noetl.ledger.transition import Transition
 from noetl.model.catalogue import ENDING
 from noetl.model.event import Draft
+from noetl.project.stores import StoredByType
 from noetl.runtime.alert_metrics import OPEN, AlertMetrics
 from noetl.runtime.fabric_metrics import FabricMetrics
+from noetl.runtime.projection_store_metrics import StoreMetrics
 from noetl.runtime.projector_metrics import ProjectionMetrics, projection_lags
 from noetl.runtime.relay_metrics import RelayMetrics
 from noetl.runtime.schedules_metrics import STANDING, ScheduleMetrics
@@ -70,10 +72,16 @@ class Metrics:
     """The metrics of one process, in a registry of its own."""
 
     def __init__(
-        self, version: str, *, database: Database | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        version: str,
+        *,
+        database: Database | None = None,
+        stores: StoredByType | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.registry = CollectorRegistry()
         self._database = database
+        self._stores = stores
         self._clock = clock
         self._read_at = -math.inf
         self._states_at = -math.inf
@@ -138,6 +146,7 @@ class Metrics:
         self.relay = RelayMetrics(registry)
         """What the relay of this process counts."""
         self._projections = ProjectionMetrics(registry)
+        self._projection_stores = StoreMetrics(registry)
         self.write_path = WritePathMetrics(registry)
         """What the write path of this process counts."""
         self.schedules = ScheduleMetrics(registry)
@@ -245,6 +254,8 @@ class Metrics:
                     if self._clock() - self._states_at >= STATES_SECONDS:
                         self._show_states(await serving_lives(connection))
                 lags = await projection_lags(self._database)
+                if self._stores is not None:
+                    await self._projection_stores.read(self._database, self._stores)
             except NoetlError:
                 # The other metrics are worth having even then, and this counter says that these are old.
                 self._read_failed.inc()

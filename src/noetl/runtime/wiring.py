@@ -8,10 +8,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from datetime import timedelta
 
-import asyncpg
 from pydantic import Secret
 
-from noetl.errors import Unsupported
 from noetl.ledger.archive.retention import ensure_partitions
 from noetl.ledger.database import Database
 from noetl.ledger.history import History
@@ -26,17 +24,18 @@ from noetl.payloads.keys import FileTenantKeys
 from noetl.payloads.port import PayloadStore
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.holding import Hold
-from noetl.project.postgres import PostgresProjectionStore
 from noetl.project.projector import Projector
+from noetl.project.stores import StoredByType, StoreLine
 from noetl.project.upcast import Upcasters
 from noetl.project.waking import Listen
 from noetl.replay.replay import Replay
 from noetl.replay.verify import Verifier
-from noetl.runtime import migrate
 from noetl.runtime.embedded import EmbeddedServer
 from noetl.runtime.extensions import load_folds, load_upcasters
 from noetl.runtime.fabric import with_tiers
 from noetl.runtime.node_number import Ids
+from noetl.runtime.projection_stores import open_stores
+from noetl.runtime.schema import check_schema
 from noetl.runtime.settings import Settings
 
 POLL_SECONDS = 1.0
@@ -57,7 +56,7 @@ class Runtime:
     ids: Ids
     folds: FoldRegistry
     upcasters: Upcasters
-    projections: PostgresProjectionStore
+    projections: StoredByType
     replay: Replay
     verifier: Verifier
 
@@ -65,15 +64,22 @@ class Runtime:
         """Open a listener that hears from PostgreSQL which shards grew."""
         return listening(self.database, "projector", POLL_SECONDS)
 
-    def projector(self, hold: Hold | None = None, listen: Listen | None = None) -> Projector:
-        """Make a projector of all shards, or of those that a hold has, which also takes snapshots when due."""
+    def projector(
+        self, hold: Hold | None = None, listen: Listen | None = None, line: StoreLine | None = None
+    ) -> Projector:
+        """Make a projector of all shards, or of those that a hold has, for one store, the default one unless named.
+
+        Beside projecting into the default store it takes snapshots when due.
+        """
+        first = self.projections.lines[0]
+        line = line or first
         return Projector(
             self.ledger,
-            self.projections if hold is None else self.projections.held_by(hold),
-            self.folds,
+            line.store if hold is None else line.store.held_by(hold),
+            line.folds,
             self.upcasters,
             listen=listen or self.listen,
-            on_batch=self.replay.keeper.on_batch,
+            on_batch=self.replay.keeper.on_batch if line is first else None,
         )
 
 
@@ -97,9 +103,14 @@ async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
         history = History(database, ledger, durable)
         folds = load_folds(settings.projections.business_objects)
         upcasters = load_upcasters(settings.projections.upcasters)
-        projections = PostgresProjectionStore(
-            database, lambda scope, ref: (payloads.store_tier, payloads.physical_uri(scope, ref))
+        projections = await open_stores(
+            settings,
+            database,
+            folds,
+            lambda scope, ref: (payloads.store_tier, payloads.physical_uri(scope, ref)),
+            stack,
         )
+        first, *others = projections.lines
         yield Runtime(
             settings=settings,
             scope=Scope(settings.runtime.tenant_id, settings.runtime.organization_id),
@@ -121,7 +132,7 @@ async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
                 settings.event_store.replay.snapshot_interval_events,
                 database=database,
             ),
-            verifier=Verifier(history, durable, projections, folds, upcasters, database=database),
+            verifier=Verifier(history, durable, first.store, first.folds, upcasters, database=database, others=others),
         )
 
 
@@ -174,43 +185,5 @@ async def _open_database(settings: Settings, stack: AsyncExitStack) -> Database:
         idle_in_transaction_seconds=chosen.idle_in_transaction_seconds,
     )
     stack.push_async_callback(database.close)
-    await _check_schema(database, owner_url)
+    await check_schema(database, owner_url)
     return database
-
-
-async def _check_schema(database: Database, owner_url: str | None) -> None:
-    """Refuse a schema this program was not written for; the embedded database is brought up to date by itself."""
-    wanted = migrate.head()
-    found = await _revision(database)
-    if (found or "") > wanted:
-        raise Unsupported(
-            f"the database schema is at revision {found}, newer than this program's {wanted}",
-            hint="use the newer version of NoETL that migrated it",
-        )
-    if found != wanted:
-        if owner_url is None:
-            raise Unsupported(
-                f"the database schema is at revision {found or 'none'}, and {wanted} is needed",
-                hint="run `noetl db migrate`",
-            )
-        await asyncio.to_thread(migrate.upgrade, owner_url)
-
-
-async def _revision(database: Database) -> str | None:
-    # Before the first migration the roles do not exist yet, so the very login fails.
-    missing = (
-        asyncpg.UndefinedTableError,
-        asyncpg.InvalidAuthorizationSpecificationError,
-        asyncpg.InvalidParameterValueError,
-        asyncpg.UndefinedObjectError,
-    )
-    try:
-        connection = await database.connect()
-    except missing:
-        return None
-    try:
-        return str(await connection.fetchval("SELECT version_num FROM public.schema_revision"))
-    except missing:
-        return None
-    finally:
-        await connection.close()

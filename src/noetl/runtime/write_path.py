@@ -33,6 +33,9 @@ from noetl.stream.shadow import Shadow
 
 _log = logging.getLogger(__name__)
 
+Told = Callable[[frozenset[int]], None]
+Count = Callable[[int], None]
+
 _DRAIN_SECONDS = 10.0
 _WATCH_SECONDS = 1.0
 _NAMED = 20
@@ -85,12 +88,19 @@ async def open_write_path(
 
 
 @asynccontextmanager
-async def open_materializer(runtime: Runtime, role: str, writes: EventStream) -> AsyncIterator[Materializer]:
-    """Write what was published into the ledger for the time of the block."""
+async def open_materializer(
+    runtime: Runtime, role: str, writes: EventStream, *, told: Told = lambda _: None, count: Count = lambda _: None
+) -> AsyncIterator[Materializer]:
+    """Write what was published into the ledger for the time of the block; `told` gets its shards, `count` its events."""
     notifier = Notifier(runtime.database)
     leases = shard_leases(runtime, "materializer", holder_name(runtime, role))
-    materializer = Materializer(runtime.database, writes, leases.token, notifier.touch)
-    await leases.start(materializer.hold)
+    materializer = Materializer(runtime.database, writes, leases.token, notifier.touch, count)
+
+    def changed(shards: frozenset[int]) -> None:
+        materializer.hold(shards)
+        told(shards)
+
+    await leases.start(changed)
     trimming = asyncio.get_running_loop().create_task(_trim(runtime, leases, writes), name="noetl-trim")
     try:
         yield materializer
@@ -102,12 +112,17 @@ async def open_materializer(runtime: Runtime, role: str, writes: EventStream) ->
 
 
 @asynccontextmanager
-async def open_shadow(runtime: Runtime, role: str) -> AsyncIterator[Shadow]:
-    """Compare what a materializer would write with the ledger for the time of the block."""
+async def open_shadow(runtime: Runtime, role: str, *, told: Told = lambda _: None) -> AsyncIterator[Shadow]:
+    """Compare what a materializer would write with the ledger for the time of the block; `told` gets its shards."""
     async with open_stream(runtime.settings, runtime.database, "events") as events:
         leases = shard_leases(runtime, "materializer", holder_name(runtime, role))
         shadow = Shadow(runtime.database, events, leases.token)
-        await leases.start(shadow.hold)
+
+        def changed(shards: frozenset[int]) -> None:
+            shadow.hold(shards)
+            told(shards)
+
+        await leases.start(changed)
         try:
             yield shadow
         finally:

@@ -37,14 +37,14 @@ class Materializer:
         stream: EventStream,
         token: Callable[[int], UUID | None],
         written: Callable[[set[int]], None] = lambda shards: None,
+        count: Callable[[int], None] = lambda events: None,
     ) -> None:
         self._database = database
         self._stream = stream
         self._token = token
         self._written = written
+        self._count = count
         self._following = ShardFollowing(stream, "materializer", self._materialize)
-        self.rows = 0
-        """How many rows this process has written."""
 
     def hold(self, shards: frozenset[int]) -> None:
         """Work on these shards, and on no others."""
@@ -67,7 +67,7 @@ class Materializer:
             await self._make_partitions(deliveries)
             row = await self._write(arguments)
         reach("materialize.after_write")
-        self.rows += row["written"]
+        self._count(row["written"])
         if row["written"]:
             self._written({shard})
 

@@ -8,7 +8,7 @@ from itertools import count
 
 from noetl.errors import LeaseLost, NotFound
 from noetl.model.shard import SHARD_COUNT
-from noetl.stream.port import Delivery, Message, Published, StreamState
+from noetl.stream.port import Delivery, DurableLag, Message, Published, StreamState
 from noetl.stream.subjects import checked_durable, root
 
 _MAKINGS = count(1)
@@ -90,6 +90,14 @@ class MemoryStream:
         count_of_messages = sum(map(len, self.shards))
         first = 1 if count_of_messages else self._last + 1
         return StreamState(self.name, self._created, first, self._last, count_of_messages, self._bytes)
+
+    async def lags(self) -> list[DurableLag]:
+        """Count what stands above the floors."""
+        return [
+            DurableLag(name, shard, sum(sequence > reading.floor for sequence, _ in self.shards[shard]))
+            for name, durable in sorted(self.durables.items())
+            for shard, reading in sorted(durable.readings.items())
+        ]
 
     async def forget(self, durable: str) -> None:
         """Remove a durable."""

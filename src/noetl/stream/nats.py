@@ -14,10 +14,10 @@ from nats.js.errors import NotFoundError
 from noetl.errors import NotFound, Unsupported
 from noetl.model.shard import SHARD_COUNT
 from noetl.stream.nats_connection import NatsConnection
-from noetl.stream.nats_consumers import makings, remove
+from noetl.stream.nats_consumers import all_makings, makings, remove, waiting_for
 from noetl.stream.nats_publishing import Publisher
 from noetl.stream.nats_reading import NatsSubscription
-from noetl.stream.port import Message, Published, StreamState
+from noetl.stream.port import DurableLag, Message, Published, StreamState
 from noetl.stream.subjects import all_of, checked_durable
 
 _ATOMIC_FROM = (2, 12, 1)
@@ -90,6 +90,16 @@ class NatsStream:
                 raise NotFound(
                     f"there is no stream {self.name} on NATS at {self.connection.place}", hint="opening it makes it"
                 ) from None
+
+    async def lags(self) -> list[DurableLag]:
+        """Ask the consumers that were made last."""
+        with self.connection.translated():
+            known = await all_makings(await self.connection.jetstream(), self.name)
+        return [
+            DurableLag(durable, shard, waiting_for(infos[-1]))
+            for durable, shards in sorted(known.items())
+            for shard, infos in sorted(shards.items())
+        ]
 
     async def forget(self, durable: str) -> None:
         """Remove the consumers of a durable."""

@@ -29,13 +29,19 @@ Makings = dict[int, list[ConsumerInfo]]
 
 async def makings(jetstream: JetStreamContext, stream: str, durable: str) -> Makings:
     """Return all consumers of a durable."""
-    found: Makings = {}
+    return (await all_makings(jetstream, stream)).get(durable, {})
+
+
+async def all_makings(jetstream: JetStreamContext, stream: str) -> dict[str, Makings]:
+    """Return all consumers of all durables."""
+    found: dict[str, Makings] = {}
     for info in await _listed(jetstream, stream):
         named = _NAME.fullmatch(info.name)
-        if named is not None and named["durable"] == durable:
-            found.setdefault(int(named["shard"]), []).append(info)
-    for infos in found.values():
-        infos.sort(key=lambda info: info.created)
+        if named is not None:
+            found.setdefault(named["durable"], {}).setdefault(int(named["shard"]), []).append(info)
+    for shards in found.values():
+        for infos in shards.values():
+            infos.sort(key=lambda info: info.created)
     return found
 
 
@@ -93,6 +99,11 @@ class Consumers:
 def floor_of(infos: Iterable[ConsumerInfo]) -> int:
     """Return up to where any of these saw acknowledgements."""
     return max((info.ack_floor.stream_seq for info in infos if info.ack_floor is not None), default=0)
+
+
+def waiting_for(info: ConsumerInfo) -> int:
+    """Return how many messages a consumer has not given, or not seen acknowledged."""
+    return (info.num_pending or 0) + (info.num_ack_pending or 0)
 
 
 def given_by(infos: Iterable[ConsumerInfo]) -> int:

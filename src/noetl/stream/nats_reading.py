@@ -23,7 +23,7 @@ from nats.js.client import JetStreamContext
 
 from noetl.errors import NotFound
 from noetl.stream.nats_connection import NatsConnection
-from noetl.stream.nats_consumers import Consumers, floor_of, given_by
+from noetl.stream.nats_consumers import Consumers, floor_of, given_by, waiting_for
 from noetl.stream.nats_lane import PULL_SECONDS, Lane
 from noetl.stream.port import Delivery
 
@@ -94,7 +94,7 @@ class NatsSubscription:
             jetstream = await self._connection.jetstream()
             known = await self._consumers.known(jetstream)
             held = [self._consumers.held(known.get(lane.shard)) for lane in self._order]
-        return sum((info.num_pending or 0) + (info.num_ack_pending or 0) for info in held)
+        return sum(map(waiting_for, held))
 
     async def close(self) -> None:
         """Stop reading; the consumers stay."""

@@ -63,6 +63,14 @@ class StreamState(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class DurableLag(msgspec.Struct, frozen=True):
+    """How many messages of a shard a durable has not acknowledged, given to a reader or not."""
+
+    durable: str
+    shard: int
+    messages: int
+
+
 class Subscription(Protocol):
     """A durable reader: at least once, and within a shard in order as long as it acknowledges what it is given.
 
@@ -141,6 +149,14 @@ class EventStream(Protocol):
 
     async def state(self) -> StreamState:
         """Return the stream's identity and extent now; `NotFound` when it is gone."""
+        ...
+
+    async def lags(self) -> list[DurableLag]:
+        """Return how far every durable is behind in each shard it ever read, by name and shard; takes nothing over.
+
+        A shard that its reader let go of keeps its place, so its lag grows: who looks must know which shards are read.
+        `NotFound` when the stream is gone.
+        """
         ...
 
     async def forget(self, durable: str) -> None:

@@ -13,7 +13,7 @@ from noetl.ledger.database import Database, Role
 from noetl.ledger.notifier import CHANNEL
 from noetl.model.shard import SHARD_COUNT
 from noetl.stream.encoding import decode
-from noetl.stream.port import EVENTS, Message, Published, StreamState
+from noetl.stream.port import EVENTS, DurableLag, Message, Published, StreamState
 from noetl.stream.postgres_reading import PostgresSubscription
 from noetl.stream.subjects import checked_durable, root
 
@@ -26,6 +26,11 @@ ON CONFLICT (name, durable, shard) DO NOTHING
 _STATE = """
 SELECT (SELECT position FROM noetl.stream_durable WHERE name = $1 AND durable = '') AS made,
        (SELECT sum(position)::bigint FROM noetl.shard) AS messages
+"""
+_LAGS = """
+SELECT d.durable, d.shard, greatest(0, s.position - d.position) AS messages
+FROM noetl.stream_durable AS d JOIN noetl.shard AS s USING (shard)
+WHERE d.name = $1 AND d.durable <> '' ORDER BY d.durable, d.shard
 """
 _BEGIN = """
 INSERT INTO noetl.stream_durable (name, durable, shard, position)
@@ -98,6 +103,11 @@ class PostgresStream:
         messages = row["messages"]
         first = 1 if messages else messages + 1
         return StreamState(self.name, f"ledger-{row['made']}", first, messages, messages, 0)
+
+    async def lags(self) -> list[DurableLag]:
+        """Count the positions between what is acknowledged and the heads."""
+        async with self._database.transaction(None, self._role) as connection:
+            return [DurableLag(**dict(row)) for row in await connection.fetch(_LAGS, self.name)]
 
     async def forget(self, durable: str) -> None:
         """Remove the rows of a durable."""

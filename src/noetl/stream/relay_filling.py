@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from typing import Final, Protocol
 from uuid import UUID
@@ -34,6 +35,14 @@ class RelayMeter(Protocol):
 
     def rebuilt(self, shards: int) -> None:
         """Take note that shards are published from their beginning again."""
+        ...
+
+    def acknowledged(self, seconds: float) -> None:
+        """Take note of how long the stream took to acknowledge a batch."""
+        ...
+
+    def decided(self, published: int) -> None:
+        """Take note of decided events that were published for the materializer."""
         ...
 
 
@@ -164,7 +173,10 @@ class Filling:
         """Publish in order, and tell whether the stream is still the one it was."""
         if not messages:
             return True
+        began = time.perf_counter()
         published = await self._stream.publish(messages)
+        if self._meter is not None:
+            self._meter.acknowledged(time.perf_counter() - began)
         new = [one.sequence for one in published if not one.duplicate]
         if new and new[0] <= self._last_sequence:
             state = await self._stream.state()

@@ -6,6 +6,7 @@ They stay in the table until they are in the ledger, so a stream that lost them 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
@@ -15,6 +16,7 @@ from noetl.ledger.database import Database
 from noetl.ledger.shard_leases import fenced_of
 from noetl.stream.encoding import message_id
 from noetl.stream.port import EventStream, Message
+from noetl.stream.relay_filling import RelayMeter
 
 _log = logging.getLogger(__name__)
 
@@ -46,9 +48,10 @@ ON CONFLICT (stream_name, shard) DO UPDATE SET position = excluded.position, str
 class WaitingEvents:
     """The way of waiting events into the stream of writes."""
 
-    def __init__(self, database: Database, stream: EventStream) -> None:
+    def __init__(self, database: Database, stream: EventStream, meter: RelayMeter | None = None) -> None:
         self._database = database
         self._stream = stream
+        self._meter = meter
         self._created: str | None = None
         self._tokens: dict[int, UUID] = {}
         self._at: dict[int, int] = {}
@@ -78,8 +81,12 @@ class WaitingEvents:
             if not rows:
                 break
             reach("waiting.before_publish")
+            began = time.perf_counter()
             await self._stream.publish([_message(row) for row in rows])
             reach("waiting.after_publish")
+            if self._meter is not None:
+                self._meter.acknowledged(time.perf_counter() - began)
+                self._meter.decided(len(rows))
             await self._move({row["shard"]: row["position"] for row in rows})
             published += len(rows)
         return published

@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
 from noetl.model.dataset import Manifest
@@ -186,3 +187,31 @@ def spark_master(spark_options: SparkOptions, tmp_path_factory: pytest.TempPathF
     """
     with running_cluster(tmp_path_factory.mktemp("cluster"), spark_options) as master:
         yield master
+
+
+@pytest.fixture(scope="module")
+def cluster_drivers(
+    spark_options: SparkOptions, spark_master: str, pytestconfig: pytest.Config
+) -> Iterator[SharedDrivers]:
+    """Drivers that are clients of a standalone cluster with two workers, which have the tests' modules."""
+    conf = {
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.cores.max": "2",
+        "spark.executorEnv.PYTHONPATH": str(pytestconfig.rootpath),
+    }
+    drivers = SharedDrivers(msgspec.structs.replace(spark_options, master=spark_master, conf=spark_options.conf | conf))
+    yield drivers
+    drivers.close()
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("local", marks=pytest.mark.xdist_group("spark_drivers")),
+        pytest.param("cluster", marks=[pytest.mark.slow, pytest.mark.xdist_group("spark_cluster")]),
+    ]
+)
+def any_drivers(request: pytest.FixtureRequest) -> SharedDrivers:
+    """The Spark of the test process, and once more that of a cluster."""
+    found: SharedDrivers = request.getfixturevalue("spark_drivers" if request.param == "local" else "cluster_drivers")
+    return found

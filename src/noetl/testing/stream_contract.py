@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 import pytest
 
 from noetl.errors import InputError, NotFound
-from noetl.stream.port import Delivery, EventStream, Message, Subscription
+from noetl.stream.port import Delivery, DurableLag, EventStream, Message, Subscription
 
 SOON = 10.0
 """Longer than anything takes that is going to happen."""
@@ -207,6 +207,23 @@ class StreamContract:
         assert await reader.lag() == 4
         await reader.acknowledge(of_shard(given, 0))
         assert await reader.lag() == 2
+
+    async def test_lags_of_all_durables_are_seen_by_others_and_nothing_is_taken_over(self, ground: Ground) -> None:
+        assert await ground.stream.lags() == []
+        one = await ground.stream.subscribe("one", [0, 1])
+        await ground.stream.subscribe("other", [1])
+        await ground.put(0, 2)
+        await ground.put(1, 3)
+        behind = [DurableLag("one", 0, 2), DurableLag("one", 1, 3), DurableLag("other", 1, 3)]
+        assert await ground.stream.lags() == behind
+        given = await drain(one, 5, ack=False)
+        assert await ground.stream.lags() == behind
+        await one.acknowledge(of_shard(given, 1))
+        assert await ground.stream.lags() == [behind[0], DurableLag("one", 1, 0), behind[2]]
+        # A shard that is not read any more keeps its place.
+        one = await ground.stream.subscribe("one", [1])
+        await ground.put(0, 1)
+        assert await ground.stream.lags() == [DurableLag("one", 0, 3), DurableLag("one", 1, 0), behind[2]]
 
     async def test_the_state_says_what_the_stream_holds(self, ground: Ground) -> None:
         before = await ground.stream.state()

@@ -12,7 +12,8 @@ from tests.faults.projectors.processes import ProjectorProcess
 Begin = Callable[..., ProjectorProcess]
 
 _MOVES = """
-CREATE TABLE public.checkpoint_move (number bigserial, shard smallint, before bigint, after bigint);
+CREATE TABLE public.checkpoint_move (number bigserial, shard smallint, before bigint, after bigint,
+    at timestamptz NOT NULL DEFAULT clock_timestamp());
 GRANT INSERT ON public.checkpoint_move TO noetl_projector;
 GRANT USAGE ON SEQUENCE public.checkpoint_move_number_seq TO noetl_projector;
 CREATE FUNCTION public.note_move() RETURNS trigger LANGUAGE plpgsql AS $$

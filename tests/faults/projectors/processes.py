@@ -50,6 +50,11 @@ class ProjectorProcess:
         with self._told:
             return self._told.wait_for(lambda: len(self.shards) == count, PATIENCE)
 
+    def until_it_has_at_least(self, count: int) -> bool:
+        """Wait until it has so many shards or more, and tell whether it came to that."""
+        with self._told:
+            return self._told.wait_for(lambda: len(self.shards) >= count, PATIENCE)
+
     def said(self) -> str:
         """Return what became of it and its log."""
         return f"{self.name} ({self.process.poll()}) has {sorted(self.shards)}:\n{self._log.read_text()}"

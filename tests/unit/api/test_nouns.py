@@ -58,6 +58,29 @@ async def test_values_of_credentials_never_come_out_but_for_workers(
     await guarded.call("GET", "/api/credentials/db", headers=bearers["admin"], status=404)
 
 
+async def test_a_keychain_is_resolved_for_the_worker_that_holds_the_command_and_nobody_else(
+    guarded: Server, bearers: dict[str, dict[str, str]]
+) -> None:
+    """INV-45."""
+    source = TWO_STEPS.replace("workflow:", "keychain: [{name: shop, kind: static, data: {token: x}}]\nworkflow:", 1)
+    await guarded.call("POST", "/api/catalog/register", {"content": source}, headers=bearers["writer"])
+    await guarded.call("POST", "/api/execute", {"path": "tests/two"}, headers=bearers["writer"], status=201)
+    claimed = await guarded.call("POST", "/api/commands/claim", {"worker_id": "w1"}, headers=bearers["worker"])
+    grant = claimed["commands"][0]
+    lease = {name: grant[name] for name in ("execution_id", "command_id", "attempt", "token")}
+    path, body = "/api/commands/keychain", {"lease": lease}
+    for role in ("reader", "writer", "admin"):
+        await guarded.call("POST", path, body, headers=bearers[role], status=403)
+    # This server has no key to resolve it with, and says so to the holder alone.
+    held = await guarded.call("POST", path, body, headers=bearers["worker"], status=501)
+    assert "no master key" in held["detail"]
+    stolen = {"lease": {**lease, "token": "00000000-0000-4000-8000-000000000000"}}
+    await guarded.call("POST", path, stolen, headers=bearers["worker"], status=409)
+    cancel = f"/api/executions/{lease['execution_id']}/cancel"
+    await guarded.call("POST", cancel, headers=bearers["writer"], status=200)
+    await guarded.call("POST", path, body, headers=bearers["worker"], status=409)
+
+
 async def test_a_business_fact_is_recorded_once_per_key(server: Server) -> None:
     body = {"event_type": "business.invoice.posted", "aggregate_id": "inv-1", "meta": {"amount": 5}}
     key = {"Idempotency-Key": "inv-1/posted"}

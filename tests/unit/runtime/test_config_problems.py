@@ -100,6 +100,26 @@ def test_a_problem_holds_its_place_in_parts() -> None:
         ("runtime: {tenant_id: [a]}", "must be a single value"),
         ("projection_stores: {a: {connection: {hosts: [[x]]}}}", "must be a list of single values"),
         ("projection_stores: {a: {connection: {hosts: {x: y}}}}", "must be a list of single values"),
+        (
+            "projection_stores: {a: {backend: search-store}}",
+            "use one of postgres; the event lake (`noetl lake`) serves analytics, views (`noetl views`) serve derived",
+        ),
+        (
+            "projection_stores: {a: {projections: frame}}",
+            "projection_stores.a.connection.dsn: is needed by a store that has projections",
+        ),
+        (
+            "projection_stores: {default: {connection: {dsn: 'postgresql://h/x'}}}",
+            "must be database.url: the default store is the ledger's own database",
+        ),
+        (
+            "{database: {url: 'postgresql://h/x'}, projection_stores: {a: {connection: {dsn: 'postgresql://h/x'}}}}",
+            "projection_stores.a.connection.dsn: is that of database.url: each store has a database of its own",
+        ),
+        (
+            "projection_stores: {a: {connection: {dsn: 'postgresql://h/x'}}, b: {connection: {dsn: 'postgresql://h/x'}}}",
+            "projection_stores.b.connection.dsn: is that of projection store a: each store has a database of its own",
+        ),
         ("runtime: 5", "must be a mapping of settings"),
         ("[1, 2]", "must be a mapping of settings"),
         ("? [a]\n: b", "may hold plain keys only (write the settings out)"),

@@ -203,6 +203,8 @@ runtime:
   scheduler:
     locality_preference: node  # node | zone | region | any
     max_inflight_frames_per_worker: 6
+database:
+  url: postgresql://noetl:secret@pg:5432/noetl
 event_store:
   canonical_backend: postgres
   distribution_backend: none

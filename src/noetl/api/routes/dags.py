@@ -145,7 +145,7 @@ async def mark_dag_ready(call: Call, dag: str, body: DagVersionRequest | None = 
     """Say that a version is built whole, the newest that is not ready unless told; refused while something is missing."""
     pipelines = pipelines_of(call)
     version = (None if body is None else body.version) or await pipelines.newest_unready(dag)
-    return version_view(await pipelines.dags.mark_ready(call.scope, dag, version))
+    return version_view(await pipelines.dags.mark_ready(call.scope, dag, version, by=call.caller.name))
 
 
 @routes.post("/api/dags/{dag}/activate", WRITERS)

@@ -98,11 +98,12 @@ async def get_stage(call: Call, stage_id: int, query: StageQuery) -> StageView:
     execution_id = None if query.execution_id is None else parse_id(query.execution_id)
     async with call.services.database.transaction(call.scope) as connection:
         row = await connection.fetchrow(_OPEN, stage_id)
-        kept = None if row is not None else await connection.fetchval(_PROJECTED, str(stage_id), execution_id)
     if row is not None:
         shown = {name: value for name, value in row.items() if name in StageView.__struct_fields__}
         shown |= {"execution_id": str(row["execution_id"]), "frame_policy": orjson.loads(row["frame_policy"])}
         return StageView(stage_id=str(stage_id), step=row["step_name"], status="OPEN", **shown)
+    async with (call.services.stages or call.services.database).transaction(call.scope) as connection:
+        kept = await connection.fetchval(_PROJECTED, str(stage_id), execution_id)
     if kept is None:
         raise NotFound(f"there is no stage {stage_id}")
     return _closed(stage_id, orjson.loads(kept))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from noetl.ledger.archive.partition import Partition, partition_named
 from noetl.ledger.database import Database
 from noetl.model.catalogue import ENDING
+from noetl.model.mark import Mark
 
 _TABLES = """
 SELECT c.relname AS name, c.reltuples::bigint AS events, pg_total_relation_size(c.oid) AS bytes
@@ -28,11 +31,10 @@ SELECT count(*) AS keys, max(expires_at) AS until FROM noetl.idempotency_key
 WHERE execution_id >= $1 AND execution_id < $2 AND expires_at > now()
 """
 
-_UNPROJECTED = """
-SELECT held.shard, held.last, c.position FROM (
-    SELECT shard, max(position) AS last FROM noetl.event WHERE execution_id >= $1 AND execution_id < $2 GROUP BY shard
-) AS held JOIN noetl.projection_checkpoint AS c ON c.shard = held.shard AND c.position < held.last
-ORDER BY held.shard LIMIT 1
+_HELD = """
+SELECT e.shard, max(e.position) AS last, c.position FROM noetl.event AS e
+JOIN noetl.projection_checkpoint AS c ON c.shard = e.shard
+WHERE e.execution_id >= $1 AND e.execution_id < $2 GROUP BY e.shard, c.position ORDER BY e.shard
 """
 
 
@@ -59,13 +61,16 @@ async def event_partitions(database: Database) -> list[Partition]:
     return [table.partition for table in await partition_tables(database)]
 
 
-async def blocker(database: Database, month: Partition) -> str | None:
-    """Return why a partition must stay, or None if it may be archived and dropped."""
+async def blocker(database: Database, month: Partition, stores: Mapping[str, Mark] | None = None) -> str | None:
+    """Return why a partition must stay, or None if it may be archived and dropped.
+
+    `stores` says up to where projection stores beside the default one have come.
+    """
     bounds = (month.first_id, month.end_id)
     async with database.transaction(None, "retention") as connection:
         running = await connection.fetchrow(_OPEN, *bounds, sorted(ENDING))
         keys = await connection.fetchrow(_KEYS, *bounds)
-        behind = await connection.fetchrow(_UNPROJECTED, *bounds)
+        held = await connection.fetch(_HELD, *bounds)
     assert running is not None
     assert keys is not None
     if running["executions"]:
@@ -74,6 +79,11 @@ async def blocker(database: Database, month: Partition) -> str | None:
         return f"{count} not ended ({'the first is ' if many else ''}{running['first']})"
     if keys["keys"]:
         return f"{keys['keys']} idempotency keys are valid until {keys['until']:%Y-%m-%d %H:%M} UTC at most"
-    if behind is not None:
-        return f"shard {behind['shard']} is projected up to {behind['position']} and must get to {behind['last']}"
+    for row in held:
+        reached = {"": row["position"]} | {
+            f" of store {name}": mark.positions[row["shard"]] for name, mark in (stores or {}).items()
+        }
+        for store, position in reached.items():
+            if position < row["last"]:
+                return f"shard {row['shard']}{store} is projected up to {position} and must get to {row['last']}"
     return None

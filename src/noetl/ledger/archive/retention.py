@@ -6,7 +6,7 @@ was read back whole. What stands in the way is reported, never forced.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Literal, NamedTuple
@@ -23,6 +23,7 @@ from noetl.ledger.archive.rows import ArchiveRow, archive_rows
 from noetl.ledger.archive.writing import archive_partition
 from noetl.ledger.database import Connection, Database
 from noetl.ledger.postgres import PostgresLedger
+from noetl.model.mark import Mark
 from noetl.model.stream import Scope
 
 Action = Literal["dropped", "would drop", "refused"]
@@ -89,6 +90,7 @@ async def retain(
     keep_months: int | None,
     keep_archive_months: int | None = None,
     keeping: Keeping | None = None,
+    stores: Mapping[str, Mark] | None = None,
     now: datetime,
     dry_run: bool = False,
 ) -> RetentionReport:
@@ -97,7 +99,7 @@ async def retain(
         keys = await delete_expired_keys(database, dry_run=dry_run)
         outcomes = []
         for month in await _older_than(database, keep_months, now):
-            reason = await blocker(database, month)
+            reason = await blocker(database, month, stores)
             if reason is not None:
                 outcomes.append(PartitionOutcome(partition=month.name, action="refused", reason=reason))
             elif dry_run:

@@ -25,6 +25,7 @@ def clashes(settings: Settings) -> Iterator[Clash]:
     yield from _database(settings)
     yield from _payload_store(settings)
     yield from _stream(settings)
+    yield from _projection_stores(settings)
     keep, archive = ("event_store", "retention", "keep_months"), ("event_store", "retention", "keep_archive_months")
     retention = settings.event_store.retention
     if retention.keep_archive_months is not None:
@@ -65,6 +66,27 @@ def _stream(settings: Settings) -> Iterator[Clash]:
         yield Clash(
             fsync, (way, always), "is set, and nobody says that NATS syncs a write before it acknowledges it", hint
         )
+
+
+def _projection_stores(settings: Settings) -> Iterator[Clash]:
+    url, own = ("database", "url"), settings.database.url
+    taken = {} if own is None else {own.get_secret_value(): "database.url"}
+    for name, store in settings.projection_stores.items():
+        above = ("projection_stores", name)
+        dsn, given = (*above, "connection", "dsn"), store.connection.dsn
+        if name == "default":
+            if given is not None and given.get_secret_value() not in taken:
+                hint = "leave it out, and name a store of another name for what shall be elsewhere"
+                yield Clash(dsn, (url,), "must be database.url: the default store is the ledger's own database", hint)
+        elif given is None:
+            if store.projections:
+                hint = "prepare a database with `noetl db migrate --store` and name it"
+                yield Clash(dsn, ((*above, "projections"),), "is needed by a store that has projections", hint)
+        elif given.get_secret_value() in taken:
+            message = f"is that of {taken[given.get_secret_value()]}: each store has a database of its own"
+            yield Clash(dsn, (url,), message, "name another database")
+        else:
+            taken[given.get_secret_value()] = f"projection store {name}"
 
 
 def _payload_store(settings: Settings) -> Iterator[Clash]:

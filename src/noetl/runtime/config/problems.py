@@ -89,7 +89,8 @@ def explain(kind: str, context: dict[str, Any], fallback: str) -> str:
         case "missing":
             return "is needed"
         case "planned" if context["available"]:
-            return f"is not available in this version; use one of {', '.join(context['available'])}"
+            served = f"; {context['instead']}" if context["instead"] else ""
+            return f"is not available in this version; use one of {', '.join(context['available'])}{served}"
         case "planned":
             return "is not available in this version; remove this entry"
         case _:

@@ -76,6 +76,8 @@ SHORT: dict[Path, str] = {
     ("runtime", "node_id"): "NOETL_NODE_ID",
     ("runtime", "cluster_id"): "NOETL_CLUSTER_ID",
     ("runtime", "shard_id"): "NOETL_SHARD_ID",
+    ("runtime", "metrics_port"): "NOETL_METRICS_PORT",
+    ("runtime", "metrics_host"): "NOETL_METRICS_HOST",
     ("database", "url"): "NOETL_DATABASE_URL",
     ("database", "owner_url"): "NOETL_OWNER_DATABASE_URL",
 }

@@ -1,0 +1,70 @@
+"""Projections in several stores are verified on Spark as by a single process: each at its own checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.contracts.bulk_replay.bulk_ground import OWN, InProcess, open_ground, registry, upcasters, write_history
+
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.project.folds.frame import FRAME
+from noetl.project.folds.registry import FoldRegistry
+from noetl.project.postgres import PostgresProjectionStore
+from noetl.project.projector import Projector
+from noetl.project.stores import StoreLine
+from noetl.replay.bulk import BulkFolds
+from noetl.replay.bulk_verify import BulkVerifier
+from noetl.replay.verify import Verifier
+from noetl.testing.postgres import FreshDatabases
+
+pytestmark = [pytest.mark.service, pytest.mark.no_parity]
+
+
+@pytest.fixture
+async def analytics(fresh_databases: FreshDatabases) -> AsyncIterator[StoreLine]:
+    """A store of frames in a database of its own."""
+    name = fresh_databases.take()
+    database = Database(fresh_databases.url(name), as_roles=True)
+    yield StoreLine("analytics", PostgresProjectionStore(database, None), FoldRegistry([FRAME]))
+    await database.close()
+    fresh_databases.drop(name)
+
+
+async def test_each_store_is_compared_at_its_own_checkpoints(
+    database: Database, ledger: PostgresLedger, analytics: StoreLine, tmp_path: Path
+) -> None:
+    """INV-124."""
+    ground = open_ground(database, ledger, tmp_path)
+    found, folds, steps = ground.found, registry(), upcasters()
+    bulk = BulkFolds(InProcess(), ground.reach, found.history, database, steps, iter(range(9)).__next__)
+    parts = (found.history, found.payloads, found.store, folds, steps)
+    single = Verifier(*parts, database=database, others=[analytics])
+    spark = BulkVerifier(bulk, *parts, database=database, others=[analytics])
+
+    await write_history(ledger)
+    there = await ledger.head()
+    await Projector(ledger, analytics.store, analytics.folds, steps).run_until(there)
+    await write_history(ledger)
+    await found.project()
+    report = await single.verify(OWN)
+    assert report == await spark.verify(OWN)
+    assert report.clean
+    (store,) = report.stores
+    assert (store.mark, report.mark) == (there, await ledger.head())
+    assert (report.lag, store.lag) == (sum(report.mark.positions) - sum(there.positions),) * 2
+
+    damaging = await asyncpg.connect(analytics.database.url, user="noetl_projector")
+    await damaging.execute(
+        """UPDATE noetl.projection SET state = '{"status":"FAKE"}' WHERE execution_id =
+        (SELECT min(execution_id) FROM noetl.projection WHERE tenant_id = $1 AND organization_id = $2)""",
+        OWN.tenant_id,
+        OWN.organization_id,
+    )
+    await damaging.close()
+    report = await single.verify(OWN)
+    assert report == await spark.verify(OWN)
+    assert [(part.projection, part.store) for part in report.projections if not part.equal] == [("frame", "analytics")]

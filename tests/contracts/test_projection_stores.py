@@ -1,0 +1,146 @@
+"""Stores by type: what is read through them keeps the store's contract, while frames and stages are in two databases."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.contracts.test_projection_store import locate
+
+from noetl.ledger.database import Database
+from noetl.ledger.postgres import PostgresLedger
+from noetl.model.event import Event
+from noetl.project.folds.fold import FoldedRow
+from noetl.project.folds.frame import FRAME
+from noetl.project.folds.registry import FoldRegistry, built_in_folds
+from noetl.project.port import Failure, ProjectionStore, Replaced, Replacement, ShardState
+from noetl.project.postgres import PostgresProjectionStore
+from noetl.project.projector import Projector
+from noetl.project.stores import StoredByType, StoreLine
+from noetl.project.upcast import Upcasters
+from noetl.runtime.projection_store_metrics import StoreMetrics
+from noetl.testing.postgres import FreshDatabases
+from noetl.testing.projecting import a_run, record
+from noetl.testing.projection_contract import ProjectionStoreContract
+from noetl.testing.projection_samples import CARE, SHARD, folded, ids_of
+
+pytestmark = pytest.mark.service
+
+
+class Written(StoredByType):
+    """Both stores written as their projectors would, one after the other; the contract reads what came of it."""
+
+    async def save_projections(
+        self,
+        shard: int,
+        after: int,
+        upto: int,
+        rows: Sequence[FoldedRow],
+        events: Sequence[Event],
+        folds: Mapping[str, int] | None = None,
+    ) -> bool:
+        for line in reversed(self.lines):
+            own = [row for row in rows if self.line_of(row.key.projection) is line]
+            if not await line.store.save_projections(shard, after, upto, own, events, folds):
+                return False
+        return True
+
+    @asynccontextmanager
+    async def replacing(self, shard: int) -> AsyncIterator[Replacement]:
+        async with AsyncExitStack() as stack:
+            parts = [await stack.enter_async_context(line.store.replacing(shard)) for line in self.lines]
+            yield Parts(self, parts)
+
+    async def record_failure(self, shard: int, after: int, failure: Failure) -> None:
+        await self.lines[1].store.record_failure(shard, after, failure)
+
+    async def shard_states(self) -> list[ShardState]:
+        return await self.lines[1].store.shard_states()
+
+
+class Parts:
+    """A shard built anew in both stores."""
+
+    def __init__(self, stores: StoredByType, parts: Sequence[Replacement]) -> None:
+        self._stores, self._parts = stores, parts
+
+    async def put(self, rows: Sequence[FoldedRow], events: Sequence[Event]) -> None:
+        for line, part in zip(self._stores.lines, self._parts, strict=True):
+            await part.put([row for row in rows if self._stores.line_of(row.key.projection) is line], events)
+
+    async def finish(self, upto: int, folds: Mapping[str, int]) -> Replaced:
+        done = [await part.finish(upto, folds) for part in self._parts]
+        return Replaced(*(sum(getattr(one, name) for one in done) for name in Replaced.__struct_fields__))
+
+
+@pytest.fixture
+async def elsewhere(fresh_databases: FreshDatabases) -> AsyncIterator[Database]:
+    """The database of another store."""
+    name = fresh_databases.take()
+    database = Database(fresh_databases.url(name), as_roles=True)
+    yield database
+    await database.close()
+    fresh_databases.drop(name)
+
+
+@pytest.fixture
+def written(database: Database, elsewhere: Database) -> Written:
+    rest = FoldRegistry(fold for fold in built_in_folds() if fold is not FRAME)
+    return Written([
+        StoreLine("default", PostgresProjectionStore(database, locate), rest),
+        StoreLine("analytics", PostgresProjectionStore(elsewhere, None), FoldRegistry([FRAME])),
+    ])  # fmt: skip
+
+
+class TestByType(ProjectionStoreContract):
+    """The contract, read through stores by type. INV-124."""
+
+    @pytest.fixture
+    def store(self, written: Written) -> ProjectionStore:
+        return written
+
+
+async def test_rows_of_a_type_that_went_elsewhere_are_not_shown(written: Written) -> None:
+    """INV-124: a store that no longer has a type serves nothing of it."""
+    default, analytics = (line.store for line in written.lines)
+    await default.save_projections(SHARD, 0, 4, [folded("stale"), folded("9", projection="stage")], [])
+    await analytics.save_projections(SHARD, 0, 4, [folded("new"), folded("8", projection="stage")], [])
+    assert await ids_of(written) == ["new"]
+    assert await written.load_projections([folded("stale").key, folded("new").key]) == [folded("new")]
+    async with written.snapshot_view(CARE) as view:
+        assert [row.folded.key.row_id async for row in view.query()] == ["new", "9"]
+
+
+async def test_checkpoints_are_those_that_all_stores_have_reached(written: Written) -> None:
+    """INV-124."""
+    default, analytics = (line.store for line in written.lines)
+    await default.save_projections(SHARD, 0, 4, [], [])
+    await analytics.save_projections(SHARD, 0, 9, [], [])
+    async with written.snapshot_view(CARE) as view:
+        assert (await view.checkpoints()).positions[SHARD] == 4
+    assert (await written.checkpoints()).positions[SHARD] == 4
+    assert (await written.others_at())["analytics"].positions[SHARD] == 9
+
+
+@pytest.mark.no_parity
+async def test_metrics_tell_how_far_each_store_is_and_whether_it_answers(
+    written: Written, database: Database, ledger: PostgresLedger
+) -> None:
+    registry = CollectorRegistry()
+    metrics = StoreMetrics(registry)
+
+    def told(name: str) -> float | None:
+        return registry.get_sample_value(f"projection_store_{name}", {"store": "analytics"})
+
+    await record(ledger, a_run(CARE))
+    await metrics.read(database, written)
+    assert (told("up"), told("lag_events")) == (1, sum((await ledger.head()).positions))
+    line = written.lines[1]
+    await Projector(ledger, line.store, line.folds, Upcasters()).run_until(await ledger.head())
+    await metrics.read(database, written)
+    assert (told("up"), told("lag_events")) == (1, 0)
+    away = StoreLine("analytics", PostgresProjectionStore(Database("postgresql://127.0.0.1:1/none"), None), line.folds)
+    await metrics.read(database, StoredByType([written.lines[0], away]))
+    assert (told("up"), told("lag_events")) == (0, 0)
