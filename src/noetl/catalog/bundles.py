@@ -9,14 +9,15 @@ import hashlib
 import io
 import zipfile
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from noetl.catalog.requirements import requirement_problems
 from noetl.dag.definition import deciding_definition
 from noetl.dag.model import Dag, Job
-from noetl.dag.parse import ParsedDag, parse
+from noetl.dag.parse import ParsedDag, parse, refusal
 from noetl.dag.python_files import Files
 from noetl.errors import InputError
 from noetl.model.canonical import canonical_json
@@ -69,7 +70,7 @@ def read_bundle(path: Path, *, operators: Collection[str] | None = None) -> Bund
             )
         files[name] = found
     _bound(files)
-    return _bundle(parsed, files, _zipped(files))
+    return replace(_bundle(parsed, files, _zipped(files)), warnings=tuple(_looked_at(parsed, beside)))
 
 
 def open_bundle(data: bytes) -> Bundle:
@@ -137,6 +138,14 @@ class _Directory:
             return found.read_bytes()
         except (OSError, ValueError):
             return None
+
+
+def _looked_at(parsed: ParsedDag, beside: Files) -> list[Problem]:
+    """Return what is worth knowing about a DAG on this machine; raises if a job declares what no package is."""
+    packages = requirement_problems(parsed, beside)
+    if any(problem.severity == "error" for problem in packages):
+        raise refusal([*parsed.warnings, *packages])
+    return [*parsed.warnings, *packages]
 
 
 def _bundle(parsed: ParsedDag, files: dict[str, bytes], data: bytes) -> Bundle:

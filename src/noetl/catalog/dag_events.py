@@ -51,6 +51,7 @@ class DagEvents:
         registrations: Collection[Registration],
         known_generations: Collection[str],
         expected_version: int,
+        by: str,
     ) -> Append:
         """Say all of a new version: its jobs, its datasets under their names, and the generations that begin."""
         stream = identity.dag_stream(scope, plan.dag)
@@ -73,7 +74,9 @@ class DagEvents:
             for dataset in plan.datasets
             if dataset.new not in known_generations
         ]
-        drafts = [self._draft(scope, stream, execution_id, kind, meta, **fields) for kind, meta, fields in told]
+        drafts = [
+            self._draft(scope, stream, execution_id, kind, {**meta, "by": by}, **fields) for kind, meta, fields in told
+        ]
         return Append(stream, drafts, expected_version)
 
     def marked(
@@ -84,11 +87,13 @@ class DagEvents:
         kind: str,
         dag_version_id: str,
         expected_version: int,
+        by: str,
         error: str | None = None,
     ) -> Append:
         """Say how the build of a version came out."""
         stream = identity.dag_stream(scope, dag)
-        draft = self._draft(scope, stream, execution_id, kind, {"dag_version_id": dag_version_id}, error=error)
+        meta = {"dag_version_id": dag_version_id, "by": by}
+        draft = self._draft(scope, stream, execution_id, kind, meta, error=error)
         return Append(stream, [draft], expected_version)
 
     def switched(
@@ -100,6 +105,7 @@ class DagEvents:
         previous: str | None,
         renamed: Collection[Registration],
         expected_version: int,
+        by: str,
     ) -> Append:
         """Say that another version serves readers from now on, and the names that change with it.
 
@@ -109,8 +115,8 @@ class DagEvents:
         stream = identity.dag_stream(scope, dag)
         root = organization_root_id(scope.tenant_id, scope.organization_id)
         meta = {"dag_version_id": dag_version_id, "previous": previous}
-        drafts = [self._draft(scope, stream, root, kind, meta)]
-        drafts += [self._draft(scope, stream, root, "dataset.registered", msgspec.to_builtins(one)) for one in renamed]
+        told = [(kind, meta), *(("dataset.registered", msgspec.to_builtins(one)) for one in renamed)]
+        drafts = [self._draft(scope, stream, root, one, {**meta, "by": by}) for one, meta in told]
         return Append(stream, drafts, expected_version)
 
     def _draft(
@@ -148,7 +154,7 @@ def _job(dag: Dag, plan: DeployPlan, planned: JobPlan) -> tuple[str, dict[str, A
         "activation": job.activation,
         "update_strategy": job.update_strategy,
         "execution_strategy": job.execution_strategy,
-        "max_concurrency": job.max_concurrency,
+        "max_concurrency": 1 if _takes_turns(job, planned) else job.max_concurrency,
         "max_attempts": job.max_attempts,
         "timeout_seconds": job.timeout_seconds,
         "lease_seconds": job.heartbeat_timeout_seconds,
@@ -159,6 +165,13 @@ def _job(dag: Dag, plan: DeployPlan, planned: JobPlan) -> tuple[str, dict[str, A
         "outputs": list(planned.outputs),
     }
     return "job.registered", meta, {"node_name": job.name, "context": context}
+
+
+def _takes_turns(job: Job, planned: JobPlan) -> bool:
+    """Whether each task replaces whatever partitions there are: two at once would not know of each other's."""
+    whole = not any(one.trigger and set(job.partition_by) <= set(one.partition_by) for one in planned.inputs)
+    replaces = job.execution_strategy == "PerPartition" and job.update_strategy == "replace"
+    return bool(job.partition_by) and replaces and whole
 
 
 def _generation(scope: Scope, dataset: DatasetPlan, job: JobPlan) -> tuple[str, dict[str, Any], dict[str, Any]]:

@@ -112,13 +112,13 @@ class Dags(DagReader):
             execution_id = self._mint()
             named = registrations(plan, state)
             requested = self._events.requested(scope, execution_id, plan, requested_by)
-            deployed = self._events.deployed(scope, execution_id, facts, plan, ref, named, begun, known)
+            deployed = self._events.deployed(scope, execution_id, facts, plan, ref, named, begun, known, requested_by)
             await self._ledger.transact(Transition((requested, deployed)))
             return Deployed(dag_version_id=plan.dag_version_id, execution_id=execution_id, created=True, plan=plan)
 
         return await _tried(attempt, f"the deploy of DAG {bundle.dag.name}")
 
-    async def mark_ready(self, scope: Scope, dag: str, dag_version_id: str) -> DagVersion:
+    async def mark_ready(self, scope: Scope, dag: str, dag_version_id: str, *, by: str) -> DagVersion:
         """Say that a version is built whole; refused while tasks of its new generations are open or failed."""
 
         async def attempt() -> None:
@@ -133,28 +133,28 @@ class Dags(DagReader):
                     f"version {dag_version_id} of DAG {dag} is not ready: {'; '.join(against)}",
                     hint=f"`noetl dag status {dag}` shows its tasks",
                 )
-            await self._mark(scope, version, "dag.ready", known)
+            await self._mark(scope, version, "dag.ready", known, by)
 
         await _tried(attempt, f"marking DAG {dag} ready")
         return await self.version(scope, dag, dag_version_id)
 
-    async def mark_failed(self, scope: Scope, dag: str, dag_version_id: str, error: str) -> DagVersion:
+    async def mark_failed(self, scope: Scope, dag: str, dag_version_id: str, error: str, *, by: str) -> DagVersion:
         """Say that the build of a version failed, and why."""
 
         async def attempt() -> None:
             known = await self._stream_version(scope, dag)
             version = await self.version(scope, dag, dag_version_id)
             if version.status == "building":
-                await self._mark(scope, version, "dag.build_failed", known, error)
+                await self._mark(scope, version, "dag.build_failed", known, by, error)
 
         await _tried(attempt, f"marking DAG {dag} failed")
         return await self.version(scope, dag, dag_version_id)
 
-    async def activate(self, scope: Scope, dag: str, dag_version_id: str) -> Switched:
+    async def activate(self, scope: Scope, dag: str, dag_version_id: str, *, by: str) -> Switched:
         """Let a version serve readers: all datasets of the DAG are switched at once, by one event."""
-        return await self._switch(scope, dag, dag_version_id, "dag.activated")
+        return await self._switch(scope, dag, dag_version_id, "dag.activated", by)
 
-    async def rollback(self, scope: Scope, dag: str, to: str | None = None) -> Switched:
+    async def rollback(self, scope: Scope, dag: str, to: str | None = None, *, by: str) -> Switched:
         """Let a version serve readers again that did so before: the one before the current one unless told."""
         async with self._database.transaction(scope) as connection:
             switches = await activations(connection, scope, dag)
@@ -169,9 +169,9 @@ class Dags(DagReader):
                 f"version {to} of DAG {dag} never served readers, so there is no going back to it",
                 hint="activate it instead",
             )
-        return await self._switch(scope, dag, to, "dag.rolled_back")
+        return await self._switch(scope, dag, to, "dag.rolled_back", by)
 
-    async def _switch(self, scope: Scope, dag: str, dag_version_id: str, kind: str) -> Switched:
+    async def _switch(self, scope: Scope, dag: str, dag_version_id: str, kind: str, by: str) -> Switched:
         async def attempt() -> Switched:
             known = await self._stream_version(scope, dag)
             version = await self.version(scope, dag, dag_version_id)
@@ -185,7 +185,7 @@ class Dags(DagReader):
                 check_activatable(version, datasets, await obstacles(connection, version))
                 released = await released_by(connection, version.dag_version_id, previous)
             renamed = renamings(dag, version.publish, datasets)
-            told = self._events.switched(scope, dag, kind, version.dag_version_id, previous, renamed, known)
+            told = self._events.switched(scope, dag, kind, version.dag_version_id, previous, renamed, known, by)
             await self._ledger.transact(Transition((told,)))
             return Switched(
                 dag=dag, dag_version_id=version.dag_version_id, previous=previous, changed=True, released=released
@@ -193,9 +193,11 @@ class Dags(DagReader):
 
         return await _tried(attempt, f"switching DAG {dag}")
 
-    async def _mark(self, scope: Scope, version: DagVersion, kind: str, known: int, error: str | None = None) -> None:
+    async def _mark(
+        self, scope: Scope, version: DagVersion, kind: str, known: int, by: str, error: str | None = None
+    ) -> None:
         told: Append = self._events.marked(
-            scope, version.dag, version.deploy_execution_id, kind, version.dag_version_id, known, error
+            scope, version.dag, version.deploy_execution_id, kind, version.dag_version_id, known, by, error
         )
         await self._ledger.transact(Transition((told,)))
 

@@ -65,9 +65,15 @@ def check(ctx: click.Context, files: tuple[Path, ...], strict: bool, as_json: bo
 
 def _dag_problems(file: Path, text: str) -> list[Problem]:
     from noetl.catalog.bundles import files_beside, installed_operators
-    from noetl.dag.parse import problems_of
+    from noetl.catalog.requirements import requirement_problems
+    from noetl.dag.parse import DagInvalid, parse, problems_of
 
-    return problems_of(text, file=str(file), files=files_beside(file), operators=installed_operators())
+    beside, known = files_beside(file), installed_operators()
+    try:
+        parsed = parse(text, file=str(file), files=beside, operators=known)
+    except DagInvalid:
+        return problems_of(text, file=str(file), files=beside, operators=known)
+    return [*parsed.warnings, *requirement_problems(parsed, beside)]
 
 
 def _view_problems(file: Path, text: str) -> list[Problem]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import json
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from noetl.cli.whoami import BY, ROLE
 
 if TYPE_CHECKING:
     from noetl.curated.reading import Answer
@@ -172,8 +173,8 @@ async def _read(name: str, engine: CuratedEngine) -> Answer:
     from noetl.runtime.curated import open_curated
     from noetl.runtime.wiring import open_runtime
 
-    async with open_runtime(load_settings()) as runtime, open_curated(runtime, "cli") as reads:
-        return await reads.read(Reader(runtime.scope, f"cli/{_user()}"), name, engine)
+    async with open_runtime(load_settings()) as runtime, open_curated(runtime, ROLE) as reads:
+        return await reads.read(Reader(runtime.scope, BY), name, engine)
 
 
 async def _log(count: int) -> list[Recorded]:
@@ -181,12 +182,5 @@ async def _log(count: int) -> list[Recorded]:
     from noetl.runtime.curated import open_curated
     from noetl.runtime.wiring import open_runtime
 
-    async with open_runtime(load_settings()) as runtime, open_curated(runtime, "cli") as reads:
+    async with open_runtime(load_settings()) as runtime, open_curated(runtime, ROLE) as reads:
         return await reads.record.listed(runtime.scope, count)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"  # an account without a name, as in some containers

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noetl.cli.dag_sources import emit, pause, resume
-from noetl.cli.pipelines_open import BY, opened, working
+from noetl.cli.pipelines_open import opened, working
+from noetl.cli.whoami import BY
 from noetl.errors import InputError, NotFound
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def ready(name: str, version: str | None) -> None:
     async def main() -> str:
         async with opened(drive=False) as (runtime, pipelines):
             chosen = await pipelines.newest_unready(name) if version is None else version
-            return (await pipelines.dags.mark_ready(runtime.scope, name, chosen)).dag_version_id
+            return (await pipelines.dags.mark_ready(runtime.scope, name, chosen, by=BY)).dag_version_id
 
     click.echo(f"version {asyncio.run(main())[:8]} of {name} is ready: noetl dag activate {name}")
 
@@ -306,7 +307,10 @@ def _cut_over(change: Any, *, as_json: bool) -> None:
 def _bundle(file: Path) -> Bundle:
     from noetl.catalog.bundles import read_bundle
 
-    return read_bundle(file)
+    bundle = read_bundle(file)
+    for warning in bundle.warnings:
+        click.echo(str(warning), err=True)
+    return bundle
 
 
 def _on_spark(bundle: Bundle) -> bool:

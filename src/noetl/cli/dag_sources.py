@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.pipelines_open import BY, opened, working
+from noetl.cli.pipelines_open import opened, working
+from noetl.cli.whoami import BY
 
 if TYPE_CHECKING:
     from noetl.dispatch.tasks.runs import RunEnd

@@ -97,7 +97,9 @@ def show(name: str, generation: str | None, point: str | None, as_json: bool) ->
 
 @datasets.command()
 @click.argument("name")
-@click.option("-n", "count", type=click.IntRange(0), default=20, show_default=True, help="How many rows at most.")
+@click.option(
+    "-n", "--limit", "count", type=click.IntRange(0), default=20, show_default=True, help="How many rows at most."
+)
 @click.option("--where", "conditions", multiple=True, metavar="COLUMN=VALUE", help="Only such rows; may be repeated.")
 @_GENERATION
 @_AS_OF

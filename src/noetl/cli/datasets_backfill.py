@@ -10,7 +10,8 @@ import click
 
 from noetl.cli.datasets_changes import JSON, WAIT, changing, driving, run_plainly
 from noetl.cli.datasets_changes_show import printed
-from noetl.cli.pipelines_open import BY, opened
+from noetl.cli.pipelines_open import opened
+from noetl.cli.whoami import BY, ROLE
 from noetl.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def backfill(
 
     async def main() -> tuple[BackfillPlan, Backfill | None, Progress | None]:
         async with opened(drive=wait and not dry_run) as (runtime, pipelines):
-            changes, scope = changes_of(runtime, pipelines, BY), runtime.scope
+            changes, scope = changes_of(runtime, pipelines, ROLE), runtime.scope
             found, plan = await changes.plan_backfill(
                 scope, name, start=start, end=end, step=step, fixed=_pairs(fixed), max_in_flight=max_in_flight
             )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from noetl.cli.datasets_changes_show import printed
-from noetl.cli.pipelines_open import BY, opened, working
+from noetl.cli.pipelines_open import opened, working
+from noetl.cli.whoami import BY, ROLE
 
 if TYPE_CHECKING:
     from noetl.dispatch.changes.changes import Changes
@@ -156,7 +157,7 @@ async def changing(*, wait: bool = False) -> AsyncIterator[tuple[Runtime, Pipeli
     from noetl.runtime.changes import changes_of
 
     async with opened(drive=wait) as (runtime, pipelines):
-        changes = changes_of(runtime, pipelines, BY)
+        changes = changes_of(runtime, pipelines, ROLE)
         if not wait:
             yield runtime, pipelines, changes
             return
@@ -169,7 +170,7 @@ async def driving(runtime: Runtime, pipelines: Pipelines) -> AsyncIterator[None]
     """Do in this process what is to be done, backfills too, for the time of the block."""
     from noetl.runtime.changes import open_backfills
 
-    async with working(runtime, pipelines, lambda *told: None, warm=False), open_backfills(runtime, pipelines, BY):
+    async with working(runtime, pipelines, lambda *told: None, warm=False), open_backfills(runtime, pipelines, ROLE):
         yield
 
 

@@ -14,17 +14,26 @@ if TYPE_CHECKING:
 _LAST = """
 SELECT execution_id FROM noetl.stream WHERE execution_id >= $1 AND version > 0 ORDER BY execution_id DESC LIMIT 1
 """
+# Deploys, emissions and commits of the event lake are executions as well, but have no commands.
+_LAST_WITH_COMMANDS = """
+SELECT s.execution_id FROM noetl.stream AS s WHERE s.execution_id >= $1 AND s.version > 0 AND EXISTS (
+    SELECT FROM noetl.event AS e WHERE e.execution_id = s.execution_id AND e.event_type = 'command.issued'
+) ORDER BY s.execution_id DESC LIMIT 1
+"""
 
 
-async def find_execution(runtime: Runtime, text: str) -> tuple[Scope, int]:
-    """Read an execution's id, its locator, or `last`; whether it exists is seen when it is read, except for `last`."""
+async def find_execution(runtime: Runtime, text: str, *, with_commands: bool = False) -> tuple[Scope, int]:
+    """Read an execution's id, its locator, or `last`; whether it exists is seen when it is read, except for `last`.
+
+    `with_commands` has `last` mean the newest run of a playbook, whatever DAGs did since.
+    """
     from noetl.model.ids import ROOT_ID_LIMIT, parse_id
     from noetl.model.locator import SCHEME, parse_locator
     from noetl.model.stream import Scope
 
     if text == "last":
         async with runtime.database.transaction(runtime.scope) as connection:
-            found = await connection.fetchval(_LAST, ROOT_ID_LIMIT)
+            found = await connection.fetchval(_LAST_WITH_COMMANDS if with_commands else _LAST, ROOT_ID_LIMIT)
         if found is None:
             raise NotFound(f"there is no execution in {runtime.scope.tenant_id}/{runtime.scope.organization_id} yet")
         return runtime.scope, int(found)

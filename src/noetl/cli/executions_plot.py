@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def plot(execution: str, outputs: tuple[Path, ...], as_json: bool) -> None:
     """Draw the frames of an execution by stage and worker, or its commands if it has no frames.
 
-    Each bar is one attempt with its number of rows; its colour says how it ended.
+    Each bar is one attempt with its number of rows; its colour says how it ended. `last` is the newest run of a playbook.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ async def _timeline(execution: str) -> Timeline:
     from noetl.runtime.wiring import open_runtime
 
     async with open_runtime(load_settings()) as runtime:
-        scope, execution_id = await find_execution(runtime, execution)
+        scope, execution_id = await find_execution(runtime, execution, with_commands=True)
         watching = Watching(execution_id)
         async for page in runtime.history.execution_pages(scope, execution_id):
             for event in page:

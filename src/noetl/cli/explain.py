@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 @click.option(
     "--generation", metavar="G", help="Beginning of a generation's id, or `candidate`; readers' own unless given."
 )
-@click.option("-n", "most", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many rows at most.")
+@click.option(
+    "-n", "--limit", "most", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many rows at most."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def explain(dataset: str, where: str, point: str | None, generation: str | None, most: int, as_json: bool) -> None:
     """Tell where rows of a DATASET come from, back to what asked for them.

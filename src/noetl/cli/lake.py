@@ -56,7 +56,7 @@ def sync(follow: bool, as_json: bool) -> None:
     if not found["batches"]:
         click.echo("The lake has everything already.")
     else:
-        click.echo(f"{found['rows']} events in {found['batches']} batches; the lake stands at {found['mark']}.")
+        click.echo(_written(found))
 
 
 @lake.command()
@@ -122,7 +122,11 @@ def compact(as_json: bool) -> None:
     if as_json:
         _print_json(found)
     else:
-        click.echo(f"{found['files']} files became {found['left']}, in {found['days']} days.")
+        days = "1 day" if found["days"] == 1 else f"{found['days']} days"
+        said = (
+            f"{found['files']} files became {found['left']}, in {days}." if found["days"] else "No day has small files."
+        )
+        click.echo(said)
 
 
 @lake.command()
@@ -139,7 +143,7 @@ def rebuild(as_json: bool) -> None:
     if as_json:
         _print_json(found)
     else:
-        click.echo(f"{found['rows']} events in {found['batches']} batches; the lake stands at {found['mark']}.")
+        click.echo(_written(found))
 
 
 @lake.command()
@@ -158,7 +162,8 @@ def drop(yes: bool, as_json: bool) -> None:
     if as_json:
         _print_json(found)
     else:
-        click.echo(f"{found['partitions']} days with {found['files']} files ({found['bytes']} bytes) are gone.")
+        days = "1 day" if found["partitions"] == 1 else f"{found['partitions']} days"
+        click.echo(f"{found['files']} files of {days} ({found['bytes']} bytes) are gone.")
 
 
 @lake.command("as-of")
@@ -242,6 +247,11 @@ def _show_verified(found: dict[str, Any]) -> None:
     if "column" in difference:
         click.echo(f"  ledger: {difference['ledger']}\n  lake:   {difference['lake']}")
     click.echo("hint: noetl lake rebuild", err=True)
+
+
+def _written(found: dict[str, Any]) -> str:
+    batches = "1 batch" if found["batches"] == 1 else f"{found['batches']} batches"
+    return f"{found['rows']} events in {batches}; the lake stands at {found['mark']}."
 
 
 class _Progress:

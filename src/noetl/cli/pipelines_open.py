@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from noetl.cli.whoami import ROLE
+
 if TYPE_CHECKING:
     from noetl.pipelines.attempts import OnTask
     from noetl.pipelines.pipelines import Pipelines
     from noetl.runtime.wiring import Runtime
-
-BY = "cli"
 
 
 @asynccontextmanager
@@ -24,8 +24,8 @@ async def opened(*, drive: bool = True) -> AsyncIterator[tuple[Runtime, Pipeline
 
     async with (
         open_runtime(load_settings()) as runtime,
-        open_write_path(runtime, BY),
-        open_pipelines(runtime, BY, drive=drive) as pipelines,
+        open_write_path(runtime, ROLE),
+        open_pipelines(runtime, ROLE, drive=drive) as pipelines,
     ):
         yield runtime, pipelines
 
@@ -39,7 +39,7 @@ async def working(runtime: Runtime, pipelines: Pipelines, on_task: OnTask, *, wa
     from noetl.runtime.run import RUN_SLOTS
 
     async with (
-        open_engine(runtime, BY) as engine,
+        open_engine(runtime, ROLE) as engine,
         open_worker(runtime, engine.dispatch(runtime.scope), slots=RUN_SLOTS),
         open_task_worker(runtime, pipelines, engine, warm=warm, on_task=on_task),
     ):

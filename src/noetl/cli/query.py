@@ -92,7 +92,9 @@ def ask(
 
 
 @query.command()
-@click.option("-n", "count", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most.")
+@click.option(
+    "-n", "--limit", "count", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most."
+)
 @click.option("--outcome", type=click.Choice(("answered", "refused", "failed")), help="Only those that came out so.")
 @click.option("--dataset", metavar="NAME", help="Only those that read this dataset.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

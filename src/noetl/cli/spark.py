@@ -16,9 +16,17 @@ def spark() -> None:
 @spark.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--with", "more", multiple=True, metavar="NAME", help="Pack this installed distribution too.")
+@click.option(
+    "--for",
+    "dags",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="DAG",
+    help="Pack what the jobs of this DAG's file declare under config.requirements, too.",
+)
 @click.option("--without", multiple=True, metavar="NAME", help="Leave this distribution out.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def pack(file: Path, more: tuple[str, ...], without: tuple[str, ...], as_json: bool) -> None:
+def pack(file: Path, more: tuple[str, ...], dags: tuple[Path, ...], without: tuple[str, ...], as_json: bool) -> None:
     """Pack NoETL and its wheels into FILE (.tar.gz) for the executors of a cluster.
 
     Executors need the same minor version of Python and the same kind of machine. Name FILE in `spark.pack`, as a path
@@ -28,18 +36,27 @@ def pack(file: Path, more: tuple[str, ...], without: tuple[str, ...], as_json: b
     Examples:
       noetl spark pack noetl-environment.tar.gz
       noetl spark pack environment.tar.gz --with scikit-learn
+      noetl spark pack environment.tar.gz --for shop/dag.yaml
       NOETL_SPARK__PACK=environment.tar.gz NOETL_SPARK__MASTER=spark://spark:7077 noetl worker
     """
     from noetl.spark.pack import pack as write
     from noetl.spark.pack import python_version
 
-    names = write(file, more, without)
+    names = write(file, (*more, *_declared(dags)), without)
     size = file.stat().st_size
     if as_json:
         facts = {"file": str(file), "bytes": size, "python": python_version(), "distributions": names}
         click.echo(json.dumps(facts, indent=2))
         return
     click.echo(f"{file}: {len(names)} distributions, {size / 1e6:.0f} MB, for Python {python_version()}")
+
+
+def _declared(dags: tuple[Path, ...]) -> list[str]:
+    from noetl.catalog.bundles import read_bundle
+    from noetl.catalog.requirements import declared
+
+    bundles = map(read_bundle, dags)
+    return [one.name for bundle in bundles for job in bundle.dag.jobs for one in declared(job.config, bundle.files.get)]
 
 
 @spark.command()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.pipelines_open import BY, opened
+from noetl.cli.pipelines_open import opened
+from noetl.cli.whoami import BY
 from noetl.errors import InputError, NoetlError, NotFound
 
 if TYPE_CHECKING:

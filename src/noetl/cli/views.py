@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl.cli.whoami import BY, ROLE
 from noetl.errors import InputError, NotFound
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from noetl.views.verifying import Verified
     from noetl.views.versions import Version
 
-BY = "cli"
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -50,7 +50,7 @@ def deploy(files: tuple[Path, ...], as_json: bool) -> None:
         from noetl.runtime.views import versions_of
 
         async with _runtime() as runtime:
-            versions = versions_of(runtime, BY)
+            versions = versions_of(runtime, ROLE)
             told = []
             for document in documents:
                 version, new = await versions.deploy(runtime.scope, document, BY)
@@ -236,7 +236,8 @@ def verify(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         _print_json(msgspec.to_builtins(found))
     else:
-        click.echo("\n".join(map(views_show.verified_text, found)))
+        for one in found:
+            click.echo(views_show.verified_text(one))
     ctx.exit(1 if any(one.differences for one in found) else 0)
 
 
@@ -328,7 +329,7 @@ async def _runtime() -> AsyncIterator[Runtime]:
 async def _opened() -> AsyncIterator[tuple[Runtime, ViewParts]]:
     from noetl.runtime.views import open_views
 
-    async with _runtime() as runtime, open_views(runtime, role=BY) as parts:
+    async with _runtime() as runtime, open_views(runtime, role=ROLE) as parts:
         yield runtime, parts
 
 

@@ -5,6 +5,7 @@ Problems inside another file are told under that file's name. Without a way to f
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable
 from pathlib import PurePosixPath
 from typing import Final
@@ -46,6 +47,7 @@ class FileRules:
         self.named[job.name] = tuple(dict.fromkeys(named))
         self.needed[job.name] = tuple(sorted({*named, *closure}))
         self._function(job)
+        self._hidden(job, python)
         self._playbook(job)
         for check in (*job.items("checks"), *job.items("config", "checks")):
             self._query(job, check.get("sql"), {"output"})
@@ -96,6 +98,17 @@ class FileRules:
                 )
         elif script is not None and script.text is not None and self._files(script.text) is not None:
             self._takes(job, script.text, "run", script)
+
+    def _hidden(self, job: WrittenJob, python: Iterable[str]) -> None:
+        """Refuse modules that Python's own of the same name would hide, or that would hide those from Spark."""
+        if job.operator != "pyspark":
+            return
+        node = job.node.get("config", "function") or job.node.get("config", "script") or job.node
+        for name in self._python.closure(python):
+            module = name.partition("/")[0].removesuffix(".py")
+            if module in sys.stdlib_module_names:
+                said = f"{name} has the name of a module of Python itself, {module}"
+                self._problems.error("module_hidden", said, node.place, "give the file another name")
 
     def _takes(self, job: WrittenJob, file: str, name: str, node: Node) -> None:
         function = self._python.function(file, name)

@@ -14,13 +14,14 @@ from noetl.model.event_type import EventType
 
 
 class DagVersionCreated(msgspec.Struct, frozen=True):
-    """Which version of which DAG, and the digests of what it is made of."""
+    """Which version of which DAG, the digests of what it is made of, and who deployed it."""
 
     dag_version_id: str
     dag: str
     bundle_digest: str
     code_digest: str
     yaml_hash: str
+    by: str = ""
 
 
 class DagVersionPointers(msgspec.Struct, frozen=True):
@@ -32,16 +33,18 @@ class DagVersionPointers(msgspec.Struct, frozen=True):
 
 
 class DagVersionNamed(msgspec.Struct, frozen=True):
-    """Which version this is about."""
+    """Which version this is about, and who says it."""
 
     dag_version_id: str
+    by: str = ""
 
 
 class DagVersionMoved(msgspec.Struct, frozen=True):
-    """Which version is current now, and which one was before."""
+    """Which version is current now, which one was before, and who switched."""
 
     dag_version_id: str
     previous: str | None = None
+    by: str = ""
 
 
 class JobRegistered(msgspec.Struct, frozen=True):
@@ -61,6 +64,7 @@ class JobRegistered(msgspec.Struct, frozen=True):
     execution_strategy: str | None = None
     max_concurrency: int | None = None
     timeout_seconds: int | float | None = None
+    by: str = ""
 
 
 class DatasetRegistered(msgspec.Struct, frozen=True):
@@ -72,6 +76,7 @@ class DatasetRegistered(msgspec.Struct, frozen=True):
     job: str
     output: int
     published: bool = False
+    by: str = ""
 
 
 class GenerationCreated(msgspec.Struct, frozen=True):
@@ -82,6 +87,7 @@ class GenerationCreated(msgspec.Struct, frozen=True):
     generation: str
     config_hash: str
     storage_location: str
+    by: str = ""
 
 
 class SchemaSet(msgspec.Struct, frozen=True):
@@ -94,7 +100,7 @@ class SchemaSet(msgspec.Struct, frozen=True):
 
 
 class PartitionCommitted(msgspec.Struct, frozen=True):
-    """What a reader sees of the partition from now on."""
+    """What a reader sees of the partition from now on, and how much of it this commit brought."""
 
     dataset_uuid: str
     dataset_version: str
@@ -108,6 +114,8 @@ class PartitionCommitted(msgspec.Struct, frozen=True):
     schema_hash: str
     content_digest: str
     update: Literal["append", "replace"]
+    rows_added: int | None = None
+    bytes_added: int | None = None
 
 
 class PartitionDropped(msgspec.Struct, frozen=True):

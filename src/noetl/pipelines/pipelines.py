@@ -66,13 +66,13 @@ class Pipelines:
     async def activate(self, dag: str, version: str | None, by: str) -> Cutover:
         """Let a version serve readers: the newest that is ready unless told."""
         chosen = version or await self._newest_ready(dag)
-        return await self._after(await self.dags.activate(self._scope, dag, chosen), by)
+        return await self._after(await self.dags.activate(self._scope, dag, chosen, by=by), by)
 
     async def rollback(self, dag: str, to: str | None, by: str) -> Cutover:
         """Let an earlier version serve readers again: the one before unless told."""
         await self._versions(dag)
         chosen = None if to is None else (await self.dags.version(self._scope, dag, to)).dag_version_id
-        return await self._after(await self.dags.rollback(self._scope, dag, chosen), by)
+        return await self._after(await self.dags.rollback(self._scope, dag, chosen, by=by), by)
 
     async def emit(self, dag: str, jobs: tuple[str, ...], by: str) -> dict[str, int]:
         """Start source jobs of a DAG, all that are started by hand unless told, and return their runs."""
@@ -129,10 +129,11 @@ class Pipelines:
         """Mark a version ready, or failed, when its build has nothing left to do."""
         if run.kind != "deploy" or run.dag_version_id is None:
             return
+        by = f"execution/{run.execution_id}"
         if error is None:
             try:
-                await self.dags.mark_ready(scope, run.dag, run.dag_version_id)
+                await self.dags.mark_ready(scope, run.dag, run.dag_version_id, by=by)
             except InputError as problem:
                 error = problem.message
         if error is not None:
-            await self.dags.mark_failed(scope, run.dag, run.dag_version_id, error)
+            await self.dags.mark_failed(scope, run.dag, run.dag_version_id, error, by=by)

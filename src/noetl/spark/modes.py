@@ -140,6 +140,8 @@ class Connect:
         self._sessions: list[Any] = []
         self.application_id = str(uuid.uuid4())
         os.environ["PYSPARK_PYTHON"] = sys.executable
+        # Functions of columns look here for whether they are to make columns of a server or of a JVM of their own.
+        os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
         first = self._session_of(self.application_id)
         self.spark_version = str(first.version)
         self.java_version = ""

@@ -43,7 +43,7 @@ async def _with_rows(ground: Ground, lake: LakeFiles) -> None:
     await ground.drain()
     ended = await ground.engine.runs.finished(ground.scope, deployed.execution_id, 10)
     assert ended.status == "completed", ended
-    await ground.dags.activate(ground.scope, "clinic", deployed.dag_version_id)
+    await ground.dags.activate(ground.scope, "clinic", deployed.dag_version_id, by="tests")
 
 
 async def test_the_first_rows_of_a_dataset_come_as_json(server: Server, ground: Ground, lake: LakeFiles) -> None:

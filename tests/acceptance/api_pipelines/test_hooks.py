@@ -57,7 +57,7 @@ async def built(ground: Ground, text: str = DAG) -> None:
     deployed = await ground.deploy(text)
     await worked(ground)
     assert (await ground.engine.runs.finished(ground.scope, deployed.execution_id, 10)).status == "completed"
-    await ground.dags.activate(ground.scope, deployed.plan.dag, deployed.dag_version_id)
+    await ground.dags.activate(ground.scope, deployed.plan.dag, deployed.dag_version_id, by="tests")
 
 
 async def worked(ground: Ground) -> None:

@@ -44,7 +44,7 @@ async def _built(ground: Ground, lake: LakeFiles) -> None:
         assert await ground.tasks.complete(grant, report) == "Completed"
         await ground.drain()
     await ground.engine.runs.finished(ground.scope, deployed.execution_id, 10)
-    await ground.dags.activate(ground.scope, "clinic", deployed.dag_version_id)
+    await ground.dags.activate(ground.scope, "clinic", deployed.dag_version_id, by="tests")
 
 
 async def test_lineage_is_answered_both_ways_and_as_of_then(server: Server, ground: Ground, lake: LakeFiles) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from tests.contracts.event_lake.lake_ground import AnsweringDrivers, LakeGround, fresh_scope
 
@@ -20,56 +19,29 @@ from noetl.model.stream import execution_stream
 from noetl.model.task import PartitionWrite
 from noetl.pipelines.arrow_types import schema_of
 from noetl.spark.event_lake.definition import EVENT_COLUMNS, LINEAGE_COLUMNS, PLACE_COLUMNS
-from noetl.spark.options import SparkOptions
 from noetl.testing.playbooks import Playbooks
 from noetl.testing.spark import SharedDrivers
 
 pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(600)]
 
-HERE = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def cluster_drivers(spark_options: SparkOptions, spark_master: str) -> Iterator[SharedDrivers]:
-    """Drivers that are clients of a standalone cluster with two workers."""
-    conf = {
-        "spark.executor.memory": "512m",
-        "spark.executor.cores": "1",
-        "spark.cores.max": "2",
-        "spark.executorEnv.PYTHONPATH": str(HERE),
-    }
-    drivers = SharedDrivers(msgspec.structs.replace(spark_options, master=spark_master, conf=spark_options.conf | conf))
-    yield drivers
-    drivers.close()
-
-
-@pytest.fixture(
-    params=[
-        pytest.param("local", marks=pytest.mark.xdist_group("spark_drivers")),
-        pytest.param("cluster", marks=[pytest.mark.slow, pytest.mark.xdist_group("spark_cluster")]),
-    ]
-)
-def drivers(request: pytest.FixtureRequest) -> SharedDrivers:
-    """The Spark of the test process, or that of a cluster."""
-    found: SharedDrivers = request.getfixturevalue("spark_drivers" if request.param == "local" else "cluster_drivers")
-    return found
-
 
 @pytest.fixture
-async def ground(playbooks: Playbooks, task_engine: TaskEngine, drivers: SharedDrivers) -> AsyncIterator[LakeGround]:
+async def ground(
+    playbooks: Playbooks, task_engine: TaskEngine, any_drivers: SharedDrivers
+) -> AsyncIterator[LakeGround]:
     """An organization with a lake to be."""
-    root = drivers.options.lake_root
-    made = LakeGround(playbooks, task_engine, fresh_scope("acme"), root, AnsweringDrivers(drivers))
+    root = any_drivers.options.lake_root
+    made = LakeGround(playbooks, task_engine, fresh_scope("acme"), root, AnsweringDrivers(any_drivers))
     async with made.streamed.open():
         yield made
 
 
 async def test_the_lake_is_the_ledger(
-    ground: LakeGround, playbooks: Playbooks, task_engine: TaskEngine, drivers: SharedDrivers
+    ground: LakeGround, playbooks: Playbooks, task_engine: TaskEngine, any_drivers: SharedDrivers
 ) -> None:
     """INV-87, INV-88, INV-89, INV-90, INV-91."""
-    root = drivers.options.lake_root
-    other = LakeGround(playbooks, task_engine, fresh_scope("other"), root, AnsweringDrivers(drivers))
+    root = any_drivers.options.lake_root
+    other = LakeGround(playbooks, task_engine, fresh_scope("other"), root, AnsweringDrivers(any_drivers))
     with pytest.raises(NotFound, match="no event lake"):
         await ground.lake.verify()
     await asyncio.gather(ground.write(6), other.write(6), ground.note(1, 3))

@@ -1,4 +1,4 @@
-"""Facts follow the lake: day by day, after a refresh that broke off, and when the lake is built anew."""
+"""Facts follow the lake, on local Spark and on a cluster: day by day, after a refresh that broke off, and when the lake is built anew."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(400)]
 
 @pytest.fixture
 async def ground(
-    playbooks: Playbooks, task_engine: TaskEngine, spark_drivers: SharedDrivers
+    playbooks: Playbooks, task_engine: TaskEngine, any_drivers: SharedDrivers
 ) -> AsyncIterator[LakeGround]:
     """An organization with a lake to be."""
-    root = spark_drivers.options.lake_root
-    drivers = AnsweringDrivers(spark_drivers)
+    root = any_drivers.options.lake_root
+    drivers = AnsweringDrivers(any_drivers)
     made = LakeGround(playbooks, task_engine, fresh_scope("facts"), root, drivers)
     own = made.runtime.settings
     with_facts = own.model_copy(update={"event_lake": own.event_lake.model_copy(update={"facts": True})})

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import asyncpg
-import msgspec
 import pytest
 from tests.contracts.event_lake.lake_ground import AnsweringDrivers
 from tests.contracts.views.ground import CITIES, NEIGHBOUR, SCOPE, Ground, noted, standing
@@ -16,13 +14,11 @@ from tests.contracts.views.ground import CITIES, NEIGHBOUR, SCOPE, Ground, noted
 from noetl.dispatch.tasks.backoff import Backoff
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
-from noetl.spark.options import SparkOptions
 from noetl.testing.spark import SharedDrivers
 from noetl.views.keeping import Keeping
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(400)]
 
-ROOT = Path(__file__).parents[3]
 HOURS = """
 kind: View
 name: hours
@@ -38,35 +34,9 @@ checkpoint: {shared: true}
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module")
-def cluster_drivers(spark_options: SparkOptions, spark_master: str) -> Iterator[SharedDrivers]:
-    """Drivers that are clients of a standalone cluster with two workers."""
-    conf = {
-        "spark.executor.memory": "512m",
-        "spark.executor.cores": "1",
-        "spark.cores.max": "2",
-        "spark.executorEnv.PYTHONPATH": str(ROOT),
-    }
-    drivers = SharedDrivers(msgspec.structs.replace(spark_options, master=spark_master, conf=spark_options.conf | conf))
-    yield drivers
-    drivers.close()
-
-
-@pytest.fixture(
-    params=[
-        pytest.param("local", marks=pytest.mark.xdist_group("spark_drivers")),
-        pytest.param("cluster", marks=[pytest.mark.slow, pytest.mark.xdist_group("spark_cluster")]),
-    ]
-)
-def drivers(request: pytest.FixtureRequest) -> SharedDrivers:
-    """The Spark of the test process, or that of a cluster."""
-    found: SharedDrivers = request.getfixturevalue("spark_drivers" if request.param == "local" else "cluster_drivers")
-    return found
-
-
 @pytest.fixture
-async def ground(database: Database, drivers: SharedDrivers) -> AsyncIterator[Ground]:
-    async with standing(database, AnsweringDrivers(drivers), drivers.options) as made:
+async def ground(database: Database, any_drivers: SharedDrivers) -> AsyncIterator[Ground]:
+    async with standing(database, AnsweringDrivers(any_drivers), any_drivers.options) as made:
         yield made
 
 

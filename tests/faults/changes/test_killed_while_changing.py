@@ -68,7 +68,7 @@ async def _built(url: str, home: Path, rows: asyncpg.Connection) -> None:
         deployed = await changing.driven.deploy(home)
         await changing.driven.engine.runs.build(changing.scope, deployed.execution_id, deployed.dag_version_id)
         await _ended(rows, deployed.execution_id)
-        await changing.driven.dags.activate(changing.scope, "shop", deployed.dag_version_id)
+        await changing.driven.dags.activate(changing.scope, "shop", deployed.dag_version_id, by="tests")
 
 
 async def _ended(rows: asyncpg.Connection, execution_id: int) -> str:

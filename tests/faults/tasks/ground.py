@@ -63,9 +63,9 @@ class Driven:
         """Mark a version as its build came out."""
         if run.kind == "deploy" and run.dag_version_id is not None:
             if error is None:
-                await self.dags.mark_ready(scope, run.dag, run.dag_version_id)
+                await self.dags.mark_ready(scope, run.dag, run.dag_version_id, by="tests")
             else:
-                await self.dags.mark_failed(scope, run.dag, run.dag_version_id, error)
+                await self.dags.mark_failed(scope, run.dag, run.dag_version_id, error, by="tests")
 
 
 @asynccontextmanager

@@ -83,13 +83,13 @@ class Shop:
                 with suppress(VersionConflict):
                     if job.builds and not job.inputs:
                         await self.task(deployed, job.name, identity.build_key(job.generation), "task.completed")
-        await self.dags.mark_ready(self.scope, deployed.plan.dag, deployed.dag_version_id)
+        await self.dags.mark_ready(self.scope, deployed.plan.dag, deployed.dag_version_id, by="tests")
         return deployed
 
     async def serve(self, bundle: Bundle | None = None, **fields: str) -> Deployed:
         """Deploy a version, have it built and let it serve readers."""
         deployed = await self.ready(bundle, **fields)
-        await self.dags.activate(self.scope, deployed.plan.dag, deployed.dag_version_id)
+        await self.dags.activate(self.scope, deployed.plan.dag, deployed.dag_version_id, by="tests")
         return deployed
 
     async def commit(

@@ -108,25 +108,25 @@ async def test_a_version_is_not_activated_before_it_is_ready(shop: Shop) -> None
     deployed = await shop.deploy()
     await shop.task(deployed, "raw", "one")
     with pytest.raises(InputError, match="not ready to be activated: 1 queued task of job raw"):
-        await shop.dags.activate(SCOPE, "shop", deployed.dag_version_id)
+        await shop.dags.activate(SCOPE, "shop", deployed.dag_version_id, by="tests")
     with pytest.raises(InputError, match="is not ready: 1 queued task of job raw"):
-        await shop.dags.mark_ready(SCOPE, "shop", deployed.dag_version_id)
+        await shop.dags.mark_ready(SCOPE, "shop", deployed.dag_version_id, by="tests")
     assert await shop.dags.current(SCOPE, "shop") is None
 
 
 async def test_a_source_that_never_ran_stands_in_the_way(shop: Shop) -> None:
     deployed = await shop.deploy()
     with pytest.raises(InputError, match="is not ready: job raw has not run yet"):
-        await shop.dags.mark_ready(SCOPE, "shop", deployed.dag_version_id)
+        await shop.dags.mark_ready(SCOPE, "shop", deployed.dag_version_id, by="tests")
 
 
 async def test_only_the_newest_task_of_a_partition_stands_in_the_way(shop: Shop) -> None:
     deployed = await shop.deploy()
     await shop.task(deployed, "raw", "one", "task.failed")
     with pytest.raises(InputError, match=r"1 failed task of job raw \(it broke\)"):
-        await shop.dags.mark_ready(SCOPE, "shop", deployed.dag_version_id)
+        await shop.dags.mark_ready(SCOPE, "shop", deployed.dag_version_id, by="tests")
     await shop.task(deployed, "raw", "two", "task.completed")
-    version = await shop.dags.mark_ready(SCOPE, "shop", deployed.dag_version_id)
+    version = await shop.dags.mark_ready(SCOPE, "shop", deployed.dag_version_id, by="tests")
     assert version.status == "ready"
     assert version.ready_at is not None
 
@@ -135,7 +135,7 @@ async def test_a_change_that_is_not_routed_yet_stands_in_the_way(shop: Shop) -> 
     deployed = await shop.deploy()
     await shop.commit(deployed, "raw", "region=eu")
     with pytest.raises(InputError, match="1 changes are not routed yet"):
-        await shop.dags.mark_ready(SCOPE, "shop", deployed.dag_version_id)
+        await shop.dags.mark_ready(SCOPE, "shop", deployed.dag_version_id, by="tests")
 
 
 async def test_a_cutover_is_one_event_that_switches_every_dataset(shop: Shop) -> None:
@@ -143,40 +143,57 @@ async def test_a_cutover_is_one_event_that_switches_every_dataset(shop: Shop) ->
     first, second = await shop.serve(), await shop.ready(raw="SELECT 2 AS id, 'us' AS region")
     stream = identity.dag_stream(SCOPE, "shop")
     before = [event async for event in shop.ledger.read(stream)]
-    done = await shop.dags.activate(SCOPE, "shop", second.dag_version_id)
+    done = await shop.dags.activate(SCOPE, "shop", second.dag_version_id, by="tests")
     told = [event async for event in shop.ledger.read(stream, len(before) + 1)]
     assert [event.event_type for event in told] == ["dag.activated"]
     assert (done.previous, done.changed) == (first.dag_version_id, True)
     assert set(done.released) == {job.generation for job in first.plan.jobs}
     statuses = {one.dag_version_id: one.status for one in await shop.dags.versions(SCOPE, "shop")}
     assert statuses == {first.dag_version_id: "retired", second.dag_version_id: "active"}
-    again = await shop.dags.activate(SCOPE, "shop", second.dag_version_id)
+    again = await shop.dags.activate(SCOPE, "shop", second.dag_version_id, by="tests")
     assert not again.changed
     assert len([event async for event in shop.ledger.read(stream)]) == len(before) + 1
+
+
+async def test_every_event_of_a_dag_names_who_it_is_by(shop: Shop) -> None:
+    first = await shop.ready()
+    await shop.dags.activate(SCOPE, "shop", first.dag_version_id, by="bob")
+    second = await shop.serve(publish="sales")
+    await shop.dags.rollback(SCOPE, "shop", by="cat")
+    failing = await shop.deploy(clean=OTHER)
+    await shop.dags.mark_failed(SCOPE, "shop", failing.dag_version_id, "no", by="dan")
+    told = [event async for event in shop.ledger.read(identity.dag_stream(SCOPE, "shop"))]
+    by = {(one.event_type, one.meta.get("dag_version_id")): one.meta["by"] for one in told}
+    assert by["dag.version_created", first.dag_version_id] == "ann"
+    assert by["dag.activated", first.dag_version_id] == "bob"
+    assert by["dag.activated", second.dag_version_id] == "tests"
+    assert by["dag.rolled_back", first.dag_version_id] == "cat"
+    assert by["dag.build_failed", failing.dag_version_id] == "dan"
+    assert {one.meta["by"] for one in told if one.event_type == "dataset.registered"} == {"ann", "tests", "cat"}
 
 
 async def test_activations_at_once_leave_one_version_current(shop: Shop) -> None:
     """INV-55."""
     deployed = [await shop.ready(clean=f"SELECT {number} AS id FROM raw") for number in range(3)]
-    await asyncio.gather(*(shop.dags.activate(SCOPE, "shop", one.dag_version_id) for one in deployed))
+    await asyncio.gather(*(shop.dags.activate(SCOPE, "shop", one.dag_version_id, by="tests") for one in deployed))
     statuses = sorted(one.status for one in await shop.dags.versions(SCOPE, "shop"))
     assert statuses == ["active", "retired", "retired"]
 
 
 async def test_going_back_leads_to_what_served_before_and_not_forth_again(shop: Shop) -> None:
     versions = [(await shop.serve(clean=f"SELECT {number} AS id FROM raw")).dag_version_id for number in range(3)]
-    assert (await shop.dags.rollback(SCOPE, "shop")).dag_version_id == versions[1]
-    assert (await shop.dags.rollback(SCOPE, "shop")).dag_version_id == versions[0]
+    assert (await shop.dags.rollback(SCOPE, "shop", by="tests")).dag_version_id == versions[1]
+    assert (await shop.dags.rollback(SCOPE, "shop", by="tests")).dag_version_id == versions[0]
     with pytest.raises(InputError, match="no earlier version"):
-        await shop.dags.rollback(SCOPE, "shop")
-    assert (await shop.dags.rollback(SCOPE, "shop", versions[2])).previous == versions[0]
+        await shop.dags.rollback(SCOPE, "shop", by="tests")
+    assert (await shop.dags.rollback(SCOPE, "shop", versions[2], by="tests")).previous == versions[0]
 
 
 async def test_going_back_to_what_never_served_is_refused(shop: Shop) -> None:
     await shop.serve()
     other = await shop.ready(clean=OTHER)
     with pytest.raises(InputError, match="never served readers"):
-        await shop.dags.rollback(SCOPE, "shop", other.dag_version_id)
+        await shop.dags.rollback(SCOPE, "shop", other.dag_version_id, by="tests")
 
 
 async def test_old_files_deployed_again_are_their_old_version_and_need_no_build(shop: Shop) -> None:
@@ -185,14 +202,14 @@ async def test_old_files_deployed_again_are_their_old_version_and_need_no_build(
     again = await shop.deploy()
     assert (again.created, again.dag_version_id) == (False, first.dag_version_id)
     assert [job.action for job in again.plan.jobs] == ["keep", "reuse"]
-    assert (await shop.dags.activate(SCOPE, "shop", first.dag_version_id)).changed
+    assert (await shop.dags.activate(SCOPE, "shop", first.dag_version_id, by="tests")).changed
 
 
 async def test_a_build_that_failed_may_be_begun_again(shop: Shop) -> None:
     first = await shop.deploy()
-    await shop.dags.mark_failed(SCOPE, "shop", first.dag_version_id, "task x of raw failed")
+    await shop.dags.mark_failed(SCOPE, "shop", first.dag_version_id, "task x of raw failed", by="tests")
     with pytest.raises(InputError, match="its build failed: task x of raw failed"):
-        await shop.dags.activate(SCOPE, "shop", first.dag_version_id)
+        await shop.dags.activate(SCOPE, "shop", first.dag_version_id, by="tests")
     again = await shop.deploy()
     assert again.created
     assert again.dag_version_id == first.dag_version_id
@@ -203,8 +220,8 @@ async def test_a_build_that_failed_may_be_begun_again(shop: Shop) -> None:
 async def test_a_version_that_serves_is_not_marked_again(shop: Shop) -> None:
     first = await shop.serve()
     before = await shop.ledger.head()
-    await shop.dags.mark_ready(SCOPE, "shop", first.dag_version_id)
-    await shop.dags.mark_failed(SCOPE, "shop", first.dag_version_id, "no")
+    await shop.dags.mark_ready(SCOPE, "shop", first.dag_version_id, by="tests")
+    await shop.dags.mark_failed(SCOPE, "shop", first.dag_version_id, "no", by="tests")
     assert await shop.ledger.head() == before
 
 
@@ -256,8 +273,8 @@ async def test_a_change_is_told_to_those_who_read_that_generation(shop: Shop) ->
     third = await shop.deploy(raw="SELECT 3 AS id, 'us' AS region")
     assert await readers(third.plan.datasets[0].new) == [("clean", third.plan.jobs[1].generation)]
     await shop.task(third, "raw", "one", "task.completed")
-    await shop.dags.mark_ready(SCOPE, "shop", third.dag_version_id)
-    await shop.dags.activate(SCOPE, "shop", third.dag_version_id)
+    await shop.dags.mark_ready(SCOPE, "shop", third.dag_version_id, by="tests")
+    await shop.dags.activate(SCOPE, "shop", third.dag_version_id, by="tests")
     assert await readers(raw.new) == [new]
     assert await readers(raw.dataset_uuid) == []
 
@@ -274,8 +291,8 @@ async def test_another_dag_reads_what_is_served_under_a_published_name(shop: Sho
     second = await shop.deploy(clean=OTHER)
     changed = second.plan.datasets[1].new
     assert await shop.dags.jobs_reading(SCOPE, orders.dataset_uuid, changed) == []
-    await shop.dags.mark_ready(SCOPE, "shop", second.dag_version_id)
-    await shop.dags.activate(SCOPE, "shop", second.dag_version_id)
+    await shop.dags.mark_ready(SCOPE, "shop", second.dag_version_id, by="tests")
+    await shop.dags.activate(SCOPE, "shop", second.dag_version_id, by="tests")
     assert len(await shop.dags.jobs_reading(SCOPE, orders.dataset_uuid, changed)) == 1
     assert report.plan.jobs[0].inputs[0].dataset_uuid == orders.dataset_uuid
     with pytest.raises(InputError, match=r"orders is read by report\.peek, report\.sum"):
@@ -299,7 +316,7 @@ async def test_a_name_moves_with_the_cutover_and_back_with_the_rollback(shop: Sh
         return {one.name: one.job for one in await shop.datasets.registered(SCOPE, published_only=True)}
 
     assert await names() == {"orders": "raw", "cleaned": "clean"}
-    await shop.dags.rollback(SCOPE, "shop")
+    await shop.dags.rollback(SCOPE, "shop", by="tests")
     assert await names() == {"orders": "clean"}
 
 
@@ -317,6 +334,6 @@ async def test_equal_dags_of_two_organizations_never_meet(
     assert other.plan.built == ("raw", "clean")
     assert await theirs.dags.current(theirs.scope, "shop") is None
     with pytest.raises(NotFound):
-        await theirs.dags.activate(theirs.scope, "shop", mine.dag_version_id)
+        await theirs.dags.activate(theirs.scope, "shop", mine.dag_version_id, by="tests")
     raw = mine.plan.datasets[0]
     assert await theirs.dags.jobs_reading(theirs.scope, raw.dataset_uuid, raw.new) == []

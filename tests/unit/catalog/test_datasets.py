@@ -85,7 +85,7 @@ async def test_a_mark_shows_the_generation_and_the_partitions_of_its_time(shop: 
         lambda: shop.drop(first, "clean", "all", 3),
         lambda: shop.commit(first, "clean", version=4, digest="01"),
         lambda: shop.serve(clean=OTHER),
-        lambda: shop.dags.rollback(SCOPE, "shop"),
+        lambda: shop.dags.rollback(SCOPE, "shop", by="tests"),
     ):
         await step()
         marks.append(await shop.ledger.head())
@@ -194,5 +194,5 @@ async def test_a_mark_shows_the_same_after_its_events_were_archived(database: Da
     assert [outcome.action for outcome in report.partitions] == ["dropped"]
     assert await shop.datasets.view(SCOPE, "orders", mark) == view
     assert await shop.datasets.schema(SCOPE, deployed.plan.datasets[1].new, mark) != ()
-    assert (await shop.dags.rollback(SCOPE, "shop", deployed.dag_version_id)).changed is False
+    assert (await shop.dags.rollback(SCOPE, "shop", deployed.dag_version_id, by="tests")).changed is False
     await ledger.close()

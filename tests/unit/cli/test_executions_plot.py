@@ -17,6 +17,7 @@ from noetl.cli.executions_timeline import Timeline, Watching
 from noetl.model.event import Event
 
 Noetl = Callable[..., tuple[int, str, str]]
+DAG = "name: shop\njobs: [{name: orders, operator: noop, runtime: dispatcher}]\n"
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -106,3 +107,9 @@ def test_the_command_draws_a_run_and_says_what_is_in_the_picture(noetl: Noetl, t
     code, _, problem = noetl("executions", "plot", run, "-o", "nowhere/run.svg")
     assert code != 0
     assert "nowhere/run.svg cannot be written" in problem
+    # The deploy of a DAG is an execution as well, and a newer one, but there is nothing of it to draw.
+    (tmp_path / "dag.yaml").write_text(DAG)
+    deploy = json.loads(noetl("dag", "deploy", "dag.yaml", "--json")[1])["execution_id"]
+    assert int(deploy) > int(run)
+    assert json.loads(noetl("executions", "plot", "last", "--json")[1])["execution_id"] == run
+    assert "plot the executions of its playbooks" in noetl("executions", "plot", deploy)[2]

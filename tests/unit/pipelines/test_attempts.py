@@ -186,7 +186,7 @@ async def test_two_appends_at_once_bring_each_key_once(bench: Bench) -> None:
     await ground.drain()
     (version,) = await ground.dags.versions(ground.scope, "shop")
     assert (await ground.engine.runs.finished(ground.scope, version.deploy_execution_id, 10)).status == "completed"
-    await ground.dags.activate(ground.scope, "shop", version.dag_version_id)
+    await ground.dags.activate(ground.scope, "shop", version.dag_version_id, by="tests")
     for _ in "ab":
         await ground.engine.runs.emit(ground.scope, "shop", "orders", requested_by="test")
     grants = await ground.claim()

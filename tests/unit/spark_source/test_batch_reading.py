@@ -18,6 +18,7 @@ from noetl.model.event import Event, time_text
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
 from noetl.payloads.memory import MemoryPayloadStore
+from noetl.spark.source import statement
 from noetl.spark.source.columns import ARROW_SCHEMA
 from noetl.spark.source.options import SourceOptions
 from noetl.spark.source.planning import Range
@@ -83,7 +84,7 @@ async def test_options_leave_events_out(ledger: PostgresLedger, runs: Runs, opti
 
 
 async def test_nothing_of_another_tenant_is_read_whatever_is_asked(
-    owner_url: str, runs: Runs, options: Options, ledger: PostgresLedger
+    owner_url: str, runs: Runs, options: Options, ledger: PostgresLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """INV-84."""
     foreign = runs[BOOKS][0]
@@ -104,7 +105,11 @@ async def test_nothing_of_another_tenant_is_read_whatever_is_asked(
             read({name: text for name, text in given.items() if name != forgotten})
     with pytest.raises(InputError, match="neither tenant nor organization"):
         read({**given, "every_tenant": "true"})
-    # The predicate alone would do, and so would the database alone: here it sees another organization bound.
+    # The predicate alone would do, and so would the database alone: here a statement has forgotten to ask whose events.
+    with monkeypatch.context() as forgetful:
+        forgetful.setattr(statement, "scoped", lambda _: [])
+        assert read(options()) == own
+    # And here the database sees another organization bound.
     connection = await asyncpg.connect(owner_url, user="noetl_runtime")
     await connection.execute("SELECT set_config('noetl.tenant', 'zeta', false)")
     assert await connection.fetchval("SELECT count(*) FROM noetl.event WHERE tenant_id = 'acme'") == 0

@@ -39,7 +39,7 @@ WHERE t.available_at IS NOT NULL AND NOT t.cancel_requested AND NOT EXISTS (
     WHERE j.generation = t.generation AND v.status IN ('building', 'failed', 'ready', 'active'))
 """
 _COMING_BACK: Final = """
-SELECT t.task_id::text AS task_id FROM noetl.task AS t JOIN noetl.job AS j USING (tenant_id, organization_id, generation)
+SELECT t.task_id::text AS task_id, t.execution_id, t.dedupe_key FROM noetl.task AS t JOIN noetl.job AS j USING (tenant_id, organization_id, generation)
 WHERE j.dag_version_id = $1 AND t.status = 'Canceled' AND t.error = $2
 """
 _LATER_TURN: Final = f"""
@@ -174,14 +174,17 @@ class TasksByHand:
             cancelled.append(row["task_id"])
         return cancelled
 
-    async def bring_back(self, scope: Scope, dag_version_id: str, *, by: str) -> list[str]:
-        """Retry the tasks that were cancelled because nobody used their generation, now that this version does."""
+    async def bring_back(self, scope: Scope, dag_version_id: str, *, by: str) -> set[int]:
+        """Retry the tasks that were cancelled because nobody used their generation, now that this version does.
+
+        Return the runs they belong to; a turn of a source is taken up again, but nobody waits for it.
+        """
         async with self._database.transaction(scope) as connection:
             rows = await connection.fetch(_COMING_BACK, dag_version_id, UNUSED)
         for row in rows:
             with suppress(Conflict):  # somebody else was quicker, such as the keeper of an always-on source
                 await self.retry(scope, row["task_id"], by=by)
-        return [row["task_id"] for row in rows]
+        return {int(row["execution_id"]) for row in rows if not row["dedupe_key"].startswith(PREFIX)}
 
     async def _change(
         self,

@@ -37,6 +37,7 @@ class CommitDrafts:
         """Say what a reader sees of a partition from now on."""
         target = next(one for one in grant.targets if one.output == place[0])
         stream = identity.partition_stream(scope, target.dataset_version, place[1])
+        brought = manifest.added_since(manifest.version - 1)
         meta = {
             "dataset_uuid": target.dataset_uuid,
             "dataset_version": target.dataset_version,
@@ -50,6 +51,8 @@ class CommitDrafts:
             "schema_hash": manifest.schema_hash,
             "content_digest": manifest.content_digest,
             "update": target.update_strategy,
+            "rows_added": sum(entry.rows for entry in brought),
+            "bytes_added": sum(entry.bytes for entry in brought),
         }
         draft = self._drafting.one(
             scope, stream, grant.execution_id, "partition.committed", stream.stream_id, node_name=grant.job,

@@ -18,14 +18,14 @@ from noetl.dispatch.tasks.ending import Ending
 from noetl.dispatch.tasks.jobs import JobFacts
 from noetl.dispatch.tasks.lineages import LineageChange, Lineages
 from noetl.dispatch.tasks.port import BaseMoved, Place
-from noetl.dispatch.tasks.standing import Standing, read_newer, read_standing
+from noetl.dispatch.tasks.standing import Standing, read_newer, read_newer_whole, read_standing
 from noetl.dispatch.tasks.writes import Refused, Writes, outrun, planned_writes
 from noetl.errors import Conflict, PayloadCollected, VersionConflict
 from noetl.faults import reach
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Fence, Transition
-from noetl.model.dataset import MANIFEST_TYPE, Manifest
+from noetl.model.dataset import ALL, MANIFEST_TYPE, Manifest
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.model.task import TaskGrant, TaskReport, TaskStatus
@@ -115,10 +115,11 @@ class Committing:
         replaced = {target.output for target in grant.targets if target.update_strategy == "replace"}
         there = [place for place in writes.parts if place in standing.parts or place in standing.gone]
         asked = [place for place in there if place[0] in replaced]
-        if grant.strategy != "PerPartition" or not asked:
+        whole = any(target.partition_by for target in grant.targets) and grant.partition_key == ALL and bool(replaced)
+        if grant.strategy != "PerPartition" or not (asked or whole):
             return None
         async with self._database.transaction(scope) as connection:
-            return await read_newer(connection, grant, asked)
+            return await (read_newer_whole(connection, grant) if whole else read_newer(connection, grant, asked))
 
     async def _again(self, scope: Scope, grant: TaskGrant, report: TaskReport, problem: Conflict) -> TaskStatus:
         """Let another attempt begin with what stands now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final, Literal
 
 import msgspec
@@ -13,7 +14,7 @@ from noetl.ledger.database import Connection
 from noetl.model.stream import Scope, execution_stream
 
 _EVENTS: Final = """
-SELECT event_type, meta, error FROM noetl.known_event WHERE stream_id = $1 AND execution_id = $2
+SELECT event_type, meta, error, event_time FROM noetl.known_event WHERE stream_id = $1 AND execution_id = $2
   AND event_type IN ('execution.requested', 'execution.completed', 'execution.failed', 'execution.cancelled')
 ORDER BY stream_version
 """
@@ -22,9 +23,15 @@ SELECT EXISTS (SELECT FROM noetl.task WHERE execution_id = $1 AND available_at I
     OR EXISTS (SELECT FROM noetl.outbox WHERE execution_id = $1 AND status = 'Pending')
     OR EXISTS (SELECT FROM noetl.backfill WHERE backfill_id = $1 AND status IN ('queueing', 'running', 'paused'))
 """
+_WAITED_FOR: Final = """
+SELECT EXISTS (SELECT FROM noetl.task WHERE execution_id = ANY ($1::bigint[]) AND available_at IS NOT NULL)
+    OR EXISTS (SELECT FROM noetl.outbox WHERE execution_id = ANY ($1::bigint[]) AND status = 'Pending')
+"""
 _FAILED: Final = """
 SELECT job, partition_key, error FROM noetl.task
-WHERE execution_id = $1 AND status = 'Failed' AND available_at IS NULL ORDER BY ended_at, task_id LIMIT 1
+WHERE status = 'Failed' AND available_at IS NULL
+  AND (execution_id = $1 OR execution_id = ANY ($2::bigint[]) AND ended_at >= $3)
+ORDER BY ended_at, task_id LIMIT 1
 """
 _DEAD: Final = """
 SELECT kind, last_error FROM noetl.outbox WHERE execution_id = $1 AND status = 'Dead' ORDER BY created_at LIMIT 1
@@ -54,6 +61,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     dag_version_id: str | None
     ended: Literal["completed", "failed", "cancelled"] | None
     error: str | None = None
+    waits_for: tuple[int, ...] = ()
+    """Other runs whose tasks came back when this one began; it ends after they are quiet."""
+    requested_at: datetime
 
 
 async def read_run(connection: Connection, scope: Scope, execution_id: int) -> Run:
@@ -70,6 +80,8 @@ async def read_run(connection: Connection, scope: Scope, execution_id: int) -> R
         dag_version_id=meta.get("dag_version_id"),
         ended=None if last == "requested" else last,
         error=rows[-1]["error"],
+        waits_for=tuple(map(int, meta.get("waits_for", ()))),
+        requested_at=rows[0]["event_time"],
     )
 
 
@@ -89,6 +101,8 @@ async def quiet(connection: Connection, run: Run) -> Quiet | None:
     """Tell how a run came out of which nothing is under way or waits; None while something is."""
     if await is_busy(connection, run.execution_id):
         return None
+    if run.waits_for and await connection.fetchval(_WAITED_FOR, run.waits_for):
+        return None
     # Looked at once: a task that another try opens between two looks would pass for one that failed.
     building = await connection.fetch(_BUILDING, run.dag_version_id) if run.kind == "deploy" else []
     if any(row["is_open"] for row in building):
@@ -97,7 +111,7 @@ async def quiet(connection: Connection, run: Run) -> Quiet | None:
 
 
 async def _failure(connection: Connection, run: Run, building: Sequence[Any]) -> str | None:
-    failed = await connection.fetchrow(_FAILED, run.execution_id)
+    failed = await connection.fetchrow(_FAILED, run.execution_id, run.waits_for, run.requested_at)
     if failed is None and building:
         failed = building[0]
     if failed is not None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -37,6 +37,8 @@ GATHER_MOST_SECONDS: Final = 0.32
 _QUICK_LOOKS: Final = 4
 LOOK_SECONDS: Final = 1.0
 """How often one looks whether a run that another process drives has ended."""
+MOST_WAITED_FOR: Final = 1000
+"""Runs that are named in the event of one that waits for them: the newest, since an event has bounds."""
 
 _SCOPES: Final = "SELECT DISTINCT tenant_id, organization_id FROM noetl.dag_version"
 _SOURCE: Final = """
@@ -163,29 +165,39 @@ class Runs:
     async def catch_up(self, scope: Scope, dag: str, dag_version_id: str, *, requested_by: str) -> int | None:
         """Start, in a run of its own, whatever tasks of a version are wanted and not there; None if there are none.
 
-        After another version was activated this takes up what changed while it was not: nothing is lost in between.
+        After another version was activated this takes up what changed while it was not: nothing is lost in between. Tasks
+        that come back with their generation stay in their own runs; the new run ends after those are quiet.
         """
         back = await self._by_hand.bring_back(scope, dag_version_id, by=requested_by)
         if not back and not await self._routing.missing(scope, dag_version_id):
             return None
         execution_id = self._mint()
-        requested = self._requested(scope, execution_id, dag, dag_version_id, requested_by, None)
+        requested = self._requested(scope, execution_id, dag, dag_version_id, requested_by, None, waits_for=back)
         await self._ledger.transact(Transition((requested,)))
         await self._routing.reconcile(scope, execution_id, dag_version_id)
         self._recorded(scope, execution_id)
         return execution_id
 
     def _requested(
-        self, scope: Scope, execution_id: int, dag: str, dag_version_id: str, requested_by: str, key: str | None
+        self,
+        scope: Scope,
+        execution_id: int,
+        dag: str,
+        dag_version_id: str,
+        requested_by: str,
+        key: str | None,
+        waits_for: Collection[int] = (),
     ) -> Append:
         stream = execution_stream(scope, execution_id)
-        meta = {
+        meta: dict[str, Any] = {
             "path": f"dag/{dag}",
             "kind": "emission",
             "dag": dag,
             "dag_version_id": dag_version_id,
             "requested_by": requested_by,
         }
+        if waits_for:
+            meta["waits_for"] = [str(one) for one in sorted(waits_for)[-MOST_WAITED_FOR:]]
         draft = self._drafting.one(
             scope, stream, execution_id, "execution.requested", stream.stream_id, meta=meta,
             idempotency_key=f"{execution_id}/requested" if key is None else f"request/{key}",

@@ -46,6 +46,17 @@ CROSS JOIN LATERAL (
 WHERE v.current AND read.earlier = 0 AND (read.later > 0 OR made.created_event_id > own.created_event_id) LIMIT 1
 """
 
+# Rows that are split by their values may be in other partitions each time, so that not these but tasks are compared.
+_NEWER_WHOLE: Final = """
+SELECT made.task_id::text FROM noetl.task AS own
+JOIN noetl.task AS made ON made.generation = own.generation AND made.partition_key = own.partition_key
+    AND made.status IN ('Completed', 'Skipped') AND made.created_event_id > own.created_event_id
+WHERE own.task_id = $1 AND NOT EXISTS (
+    SELECT FROM noetl.task_input AS a JOIN noetl.task_input AS b USING (input_dataset_version, input_partition_key)
+    WHERE a.task_id = made.task_id AND b.task_id = own.task_id AND a.input_version < b.input_version
+) LIMIT 1
+"""
+
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Versions a commit expects."""
@@ -95,6 +106,12 @@ async def read_newer(connection: Connection, grant: TaskGrant, places: Sequence[
     outputs = {target.output: target.dataset_version for target in grant.targets}
     asked = [[outputs[output] for output, _ in places], [key for _, key in places]]
     found: str | None = await connection.fetchval(_NEWER, grant.lease.task_id, *asked)
+    return found
+
+
+async def read_newer_whole(connection: Connection, grant: TaskGrant) -> str | None:
+    """Return a task that did the same whole work of what came later than the inputs of this one; None if none did."""
+    found: str | None = await connection.fetchval(_NEWER_WHOLE, grant.lease.task_id)
     return found
 
 

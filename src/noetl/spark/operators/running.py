@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from noetl.catalog.requirements import declared, missing
 from noetl.dag.model import Check
 from noetl.errors import InputError
 from noetl.model.dataset import FileEntry, partition_values
@@ -46,12 +49,23 @@ def run_alone(session: SparkSession, work: Work, lake: Lake) -> WorkResult:
 
 
 def task_session(session: SparkSession, work: Work) -> SparkSession:
-    """Return a session for one task, or for tasks of one job."""
+    """Return a session for one task, or for tasks of one job; refuses a job whose packages are not in this driver."""
+    _refuse_missing_packages(work.grant.config)
     own = new_session(session, work.grant.spark, work.grant.job)
     for name, value in own_session_settings().items():
         if name not in work.grant.spark:
             own.conf.set(name, value)
     return own
+
+
+def _refuse_missing_packages(config: Mapping[str, Any]) -> None:
+    def read(name: str) -> bytes | None:
+        found = next((path for base in sys.path if (path := Path(base, name)).is_file()), None)
+        return None if found is None else found.read_bytes()
+
+    lacking = missing(declared(config, read)) if "requirements" in config else []
+    if lacking:
+        raise InputError(f"the job needs {', '.join(lacking)}, which is not where the drivers run: install it there")
 
 
 def place_of(work: Work) -> Place:

@@ -246,7 +246,7 @@ async def test_what_an_operator_keeps_is_forgotten_when_it_begins_anew(ground: C
         await ground.tasks.complete(grant, own)
     await ground.drain()
     assert (await ground.engine.runs.finished(ground.scope, deployed.execution_id, 10)).status == "completed"
-    await ground.dags.activate(ground.scope, "shop", deployed.dag_version_id)
+    await ground.dags.activate(ground.scope, "shop", deployed.dag_version_id, by="tests")
     for number, change in enumerate(("backfill", "invalidation")):
         if change == "backfill":
             await ground.backfill("ranges", "0", "100")

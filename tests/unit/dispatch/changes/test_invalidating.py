@@ -100,7 +100,7 @@ async def test_a_join_is_made_again_where_both_sides_are_there(ground: Changing)
         await ground.tasks.complete(grant, ground.report(grant, days))
     await ground.work()
     assert (await ground.engine.runs.finished(ground.scope, deployed.execution_id, 10)).status == "completed"
-    await ground.dags.activate(ground.scope, "shop", deployed.dag_version_id)
+    await ground.dags.activate(ground.scope, "shop", deployed.dag_version_id, by="tests")
     nothing = await ground.invalidate("left", partition_key="day=1")
     assert (nothing.status, nothing.dependents) == ("closed", {})
     assert (await ground.engine.runs.finished(ground.scope, nothing.invalidation_id, 5)).status == "completed"
@@ -199,7 +199,7 @@ async def test_a_range_of_rows_names_the_partitions_whose_statistics_meet_it(gro
     await ground.tasks.complete(grant, TaskReport(status="ok", writes=tuple(writes)))
     await ground.work()
     assert (await ground.engine.runs.finished(ground.scope, deployed.execution_id, 10)).status == "completed"
-    await ground.dags.activate(ground.scope, "shop", deployed.dag_version_id)
+    await ground.dags.activate(ground.scope, "shop", deployed.dag_version_id, by="tests")
     for where, days in (("amount:5..10", ["1", "4"]), ("amount:9..", ["1", "2", "4"]), ("day:2..4", ["2", "3"])):
         wrong = await ground.invalidate("orders", where=where)
         assert wrong.scope == "row_range"

@@ -81,9 +81,9 @@ class Ground:
     async def _before_end(self, scope: Scope, run: Run, error: str | None) -> None:
         if run.kind == "deploy" and run.dag_version_id is not None:
             if error is None:
-                await self.dags.mark_ready(scope, run.dag, run.dag_version_id)
+                await self.dags.mark_ready(scope, run.dag, run.dag_version_id, by="tests")
             else:
-                await self.dags.mark_failed(scope, run.dag, run.dag_version_id, error)
+                await self.dags.mark_failed(scope, run.dag, run.dag_version_id, error, by="tests")
 
     async def deploy(self, text: str = DAG) -> Deployed:
         """Deploy a DAG and start its build."""
@@ -118,7 +118,7 @@ class Ground:
         await self.work(**options)
         ended = await self.engine.runs.finished(self.scope, deployed.execution_id, 10)
         assert ended.status == "completed", ended
-        await self.dags.activate(self.scope, deployed.plan.dag, deployed.dag_version_id)
+        await self.dags.activate(self.scope, deployed.plan.dag, deployed.dag_version_id, by="tests")
         return deployed
 
     def report(self, grant: TaskGrant, days: Sequence[str] = ("1", "2"), *, salt: str = "") -> TaskReport:

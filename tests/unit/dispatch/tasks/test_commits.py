@@ -31,6 +31,14 @@ jobs:
     runtime: dispatcher
 """
 
+SPLITS = """
+name: log
+jobs:
+  - {name: lines, operator: made_up, runtime: dispatcher}
+  - {name: days, operator: made_up, runtime: dispatcher, inputs: [lines], partition_by: [day]}
+publish: [days]
+"""
+
 
 async def _two_running(ground: Ground, text: str) -> list[TaskGrant]:
     """Return two attempts that run at once on the same partition, which stands at version 1."""
@@ -208,3 +216,29 @@ async def _emitted(ground: Ground) -> TaskGrant:
     await ground.engine.runs.emit(ground.scope, "log", "lines", requested_by="test")
     (grant,) = await ground.claim("lines")
     return grant
+
+
+async def test_what_is_split_by_value_is_worked_one_after_the_other_and_never_mixed(ground: Ground) -> None:
+    """INV-61. Work of older inputs that comes late puts back no partition which newer inputs have no rows for."""
+    await ground.built(SPLITS, days=("0",))
+    for salt in ("first", "second"):
+        await ground.engine.runs.emit(ground.scope, "log", "lines", requested_by="test")
+        (source,) = await ground.claim("lines")
+        await ground.tasks.complete(source, ground.report(source, salt=salt))
+    (older,) = await ground.claim("days")
+    assert await ground.claim("days") == [], "the second waits for the first"
+    await ground.expire(older.lease.task_id)
+    assert await ground.engine.reaper.sweep() == 1
+    rows = await ground.rows("SELECT task_id::text FROM noetl.task WHERE job = 'days' ORDER BY created_event_id")
+    _, first, second = (row[0] for row in rows)
+    assert older.lease.task_id == first
+    await ground.engine.by_hand.cancel(ground.scope, first, reason="later", by="test")
+    (newer,) = await ground.claim("days")
+    assert newer.lease.task_id == second
+    gone = TaskReport(status="ok", writes=(written(newer, 0, "day=2", "second"),), dropped=((0, "day=0"),))
+    await ground.tasks.complete(newer, gone)
+    await ground.engine.by_hand.retry(ground.scope, first, by="test")
+    (again,) = await ground.claim("days")
+    status = await ground.tasks.complete(again, ground.report(again, ("1",)))
+    assert (again.lease.task_id, status) == (first, "Skipped")
+    assert await ground.current("days") == {"day=2": 1}

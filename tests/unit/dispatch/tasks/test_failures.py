@@ -186,7 +186,7 @@ async def test_tasks_of_a_version_that_was_rolled_back_are_cancelled_and_come_ba
     (orders,) = await ground.claim("orders")
     await ground.tasks.complete(orders, ground.report(orders, salt="new"))
     (running,) = await ground.claim("clean", want=1)
-    await ground.dags.rollback(ground.scope, "shop")
+    await ground.dags.rollback(ground.scope, "shop", by="tests")
     assert await ground.claim() == [], "a generation that is not in use is not worked"
     cancelled = await ground.engine.by_hand.cancel_unused(ground.scope, by="test")
     assert len(cancelled) == 2
@@ -194,7 +194,7 @@ async def test_tasks_of_a_version_that_was_rolled_back_are_cancelled_and_come_ba
     caught = await ground.engine.runs.catch_up(ground.scope, "shop", first.dag_version_id, requested_by="test")
     assert caught is not None, "the old version has not seen what was emitted meanwhile"
     assert sorted(await ground.work())[:2] == ["clean/day=1", "clean/day=2"]
-    await ground.dags.activate(ground.scope, "shop", second.dag_version_id)
+    await ground.dags.activate(ground.scope, "shop", second.dag_version_id, by="tests")
     assert await ground.engine.runs.catch_up(ground.scope, "shop", second.dag_version_id, requested_by="test")
     worked = await ground.work()
     assert sorted(set(worked)) == ["clean/day=1", "clean/day=2", "totals/all"]

@@ -146,7 +146,7 @@ async def test_changes_while_a_version_is_built_are_taken_up_after_its_activatio
     await ground.work()
     ended = await ground.engine.runs.finished(ground.scope, second.execution_id, 5)
     assert ended.status == "completed"
-    await ground.dags.activate(ground.scope, "shop", second.dag_version_id)
+    await ground.dags.activate(ground.scope, "shop", second.dag_version_id, by="tests")
     await ground.engine.runs.catch_up(ground.scope, "shop", second.dag_version_id, requested_by="test")
     await ground.work()
     assert "day=8" in await ground.current("clean")

@@ -127,16 +127,22 @@ def _tasks(told: Writing) -> None:
         told.task(303, task, "started", meta={"attempt": 1, "application_id": "app-8"})
     told.task(305, T3, "attempt_failed", meta={"attempt": 1, "error_kind": "defect"}, error="boom")
     told.task(306, T3, "claimed", meta={"attempt": 2, "worker": "w"})
-    for task, version, rows, dataset in ((T1, 1, 10, "u1"), (T2, 2, 25, "u1"), (T2, 1, 4, "u2")):
+    # The first two tell what stands afterwards, as commits once did; of the third, the commits before are on other days.
+    for task, version, rows, dataset, brought in (
+        (T1, 1, 10, "u1", {}),
+        (T2, 2, 25, "u1", {}),
+        (T2, 8, 104, "u2", {"rows_added": 4, "bytes_added": 40}),
+    ):
         told.say(308, f"partition/{dataset}", "partition.committed", EMISSION, node_name="daily",
                  payload_ref=reference("c", 9), meta={"task_id": task, "dataset_uuid": dataset, "version": version,
-                 "rows": rows, "bytes": rows * 10, "update": "append"})  # fmt: skip
+                 "rows": rows, "bytes": rows * 10, "update": "append"} | brought)  # fmt: skip
     for task, rows in ((T1, 10), (T2, 29)):
         told.task(308, task, "completed", meta={"attempt": 1, "rows": rows, "bytes": rows * 10},
                   context={"metrics": {"rows": rows, "seconds": 4.0, "batch": 2}})  # fmt: skip
 
 
 def _others(told: Writing) -> None:
+    told.say(399, "dag/shop", "dag.rolled_back", ROOT, meta={"dag_version_id": "v1", "previous": "v2", "by": "cli/eva"})
     told.say(400, "dag/shop", "dataset.registered", ROOT,
              meta={"dataset_uuid": "u1", "name": "sales", "dag": "shop", "job": "daily", "output": 0, "published": True})  # fmt: skip
     told.say(401, "people", "user.added", ROOT, meta={"user_id": "u-9", "email": "e@x", "role": "reader"})

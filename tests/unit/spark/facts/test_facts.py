@@ -106,6 +106,10 @@ async def test_facts_equal_projections_tasks_and_what_the_events_say(
     costs_count_everything_once(real, events, failed)
     audited = [(row["shard"], row["position"]) for row in real["noetl_audit"]]
     assert sorted(audited) == sorted((one.shard, one.position) for one in events if not is_routine(one.event_type))
+    deployed = [row for row in real["noetl_audit"] if row["subject"] == "dag/shop"]
+    ready = next(row for row in deployed if row["event_type"] == "dag.ready")
+    assert ready["actor"] == f"execution/{ready['execution_id']}"
+    assert {row["actor"] for row in deployed if row is not ready} == {"tests"}
     what_seldom_happens_is_told(by_hand)
     what_was_used_is_told(by_hand)
     # Facts of one day are the same whether others are computed beside it or not.
@@ -244,10 +248,12 @@ def what_was_used_is_told(facts: Facts) -> None:
     assert (asked["queries"], asked["query_seconds"], asked["spark_seconds"], asked["rows"]) == (2, 0.25, 2.0, 10)
     audit = {row["event_type"]: row for row in facts["noetl_audit"]}
     assert set(audit) == {
-        "execution.requested", "execution.cancelled", "dataset.registered", "user.added", "query.answered",
-        "business.order.placed",
+        "execution.requested", "execution.cancelled", "dag.rolled_back", "dataset.registered", "user.added",
+        "query.answered", "business.order.placed",
     }  # fmt: skip
     assert (audit["execution.cancelled"]["actor"], audit["execution.cancelled"]["error"]) == ("eva", "enough")
+    assert (audit["dag.rolled_back"]["actor"], audit["dag.rolled_back"]["about"]) == ("cli/eva", "shop")
+    assert (audit["user.added"]["actor"], audit["user.added"]["about"]) == (None, "u-9")
     assert all(row["sentence"] for row in audit.values())
     named = only(facts["noetl_datasets"], dataset_uuid="u1")
     assert (named["name"], named["published"], named["output"]) == ("sales", True, 0)

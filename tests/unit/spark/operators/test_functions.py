@@ -87,6 +87,16 @@ def test_a_module_that_is_not_there_is_named(rig, given):
     assert "no module 'nowhere.at_all'" in result.error
 
 
+def test_a_job_whose_packages_are_not_in_the_driver_is_refused_before_its_code_is_called(rig, given, beside):
+    beside("needs_job.py", "def run(people): raise AssertionError('called')")
+    beside("needs.txt", "# what it needs\nmsgspec>=0.1  # is here\nno-such-thing>=2 --hash=sha256:00\n-r other.txt\n")
+    for told in ("needs.txt", ["msgspec", "no-such-thing>=2"]):
+        config = {"function": "needs_job:run", "requirements": told}
+        (result,) = rig.run(rig.work("pyspark", config, [given]))
+        assert "needs no-such-thing>=2, which is not where the drivers run" in result.error
+        assert (result.status, result.retryable) == ("error", False)
+
+
 def test_an_error_inside_of_an_executor_is_told_by_its_last_line(rig, given, beside):
     beside(
         "broken_udf.py",

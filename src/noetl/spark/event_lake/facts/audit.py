@@ -41,8 +41,9 @@ SELECT *, ingest_time AS recorded_at, event_time AS happened_at, aggregate_type 
         element_at(map({_SENTENCES}), event_type),
         CASE WHEN startswith(event_type, 'business.') THEN 'A fact of the user\\'s own business.' END
     ) AS sentence,
-    coalesce(m_requested_by, m_asked_by, m_set_by, m_by, m_user_id) AS actor,
-    coalesce(m_path, m_dag, m_name, node_name) AS about
+    coalesce(m_requested_by, m_asked_by, m_set_by, m_by) AS actor,
+    coalesce(m_path, m_dag, m_name, node_name, CASE WHEN aggregate_type = 'dag' THEN substring(stream_id, 5) END,
+        m_user_id) AS about
 FROM e WHERE event_type NOT IN ({_LEFT_OUT})
 """  # noqa: S608 - ours
 
@@ -56,7 +57,7 @@ AUDIT: Final = Fact(
         "event_type string: What happened.",
         "sentence string: The same in a sentence.",
         "actor string: Who did it, where an event says so.",
-        "about string: The playbook, DAG or name it is about.",
+        "about string: The playbook, DAG, name or person it is about.",
         "subject_type string: The kind of thing it is about.",
         "subject string: The thing it is about.",
         "execution_id bigint: The execution, or the organization's own id.",

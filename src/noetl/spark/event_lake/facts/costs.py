@@ -40,15 +40,17 @@ WITH worked AS (
     WHERE x.kind = 'playbook'
 ), written AS (
     SELECT {_EXECUTION}, m_task_id AS task_id, m_dataset_uuid AS dataset_uuid, m_rows AS rows, m_bytes AS bytes,
+        m_rows_added AS rows_added, m_bytes_added AS bytes_added,
         m_update = 'replace' OR m_version = 1 AS whole, lag(m_version) OVER commits = m_version - 1 AS follows,
         lag(m_rows) OVER commits AS rows_before, lag(m_bytes) OVER commits AS bytes_before
     FROM e WHERE event_type = 'partition.committed'
     WINDOW commits AS (PARTITION BY tenant_id, organization_id, stream_id ORDER BY m_version)
 ), added AS (
-    -- An append tells what stands afterwards: what it brought is the difference, where the commit before is known.
+    -- A commit tells what it brought. Those that were recorded before they did so tell what stands afterwards: what an
+    -- append brought is then the difference to the commit before, where that is of the same day.
     SELECT {_EXECUTION}, task_id, dataset_uuid,
-        sum(CASE WHEN whole THEN rows WHEN follows THEN rows - rows_before END) AS rows,
-        sum(CASE WHEN whole THEN bytes WHEN follows THEN bytes - bytes_before END) AS bytes
+        sum(coalesce(rows_added, CASE WHEN whole THEN rows WHEN follows THEN rows - rows_before END)) AS rows,
+        sum(coalesce(bytes_added, CASE WHEN whole THEN bytes WHEN follows THEN bytes - bytes_before END)) AS bytes
     FROM written GROUP BY {_EXECUTION}, task_id, dataset_uuid
 ), shared AS (
     SELECT *, count(*) OVER (PARTITION BY {_EXECUTION}, task_id) AS shares FROM added

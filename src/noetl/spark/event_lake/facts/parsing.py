@@ -14,7 +14,7 @@ reason STRING, error_kind STRING, as_task STRING, dag STRING, job STRING, output
 generation STRING, partition_key STRING, runtime STRING, rows BIGINT, bytes BIGINT, files INT, dataset_uuid STRING,
 name STRING, published BOOLEAN, update STRING, task_id STRING, application_id STRING, engine STRING,
 milliseconds DOUBLE, collection_size BIGINT, total_shards BIGINT, mode STRING, child_execution_id STRING,
-asked_by STRING, set_by STRING, by STRING, user_id STRING
+rows_added BIGINT, bytes_added BIGINT, asked_by STRING, set_by STRING, by STRING, user_id STRING
 """
 _META_NAMES: Final = tuple(field.split()[0] for field in _META.split(","))
 _METRICS: Final = "rows BIGINT, bytes BIGINT, seconds DOUBLE, batch INT, execution_id STRING"
