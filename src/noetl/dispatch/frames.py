@@ -14,6 +14,7 @@ import orjson
 from blake3 import blake3
 
 from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.frame_drafts import FrameDrafts, has_failed, held
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
 from noetl.dispatch.results import Gathering
 from noetl.errors import Conflict, LeaseLost, NotFound, Unavailable, VersionConflict
@@ -21,9 +22,8 @@ from noetl.faults import reach
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Fence, Transition
-from noetl.model.event import Draft
 from noetl.model.payload_ref import PayloadRef
-from noetl.model.stream import Scope, Stream, frame_stream
+from noetl.model.stream import Scope
 from noetl.plan.trigger import Tally
 
 _FREE = """
@@ -67,7 +67,8 @@ class Frames:
     ) -> None:
         self._database = database
         self._ledger = ledger
-        self._drafting = drafting
+        self.drafts = FrameDrafts(drafting)
+        """What is said about frames."""
         self._gathering = gathering
         self._touch = touch
         self._cursors: OrderedDict[int, _Cursor] = OrderedDict()
@@ -111,8 +112,8 @@ class Frames:
                 append: tuple[Append, ...] = ()
                 fences: tuple[Fence, ...] = ()
                 if frame is not None:
-                    append, fences = self._dispatched(scope, grant, frame, worker)
-                    fences = (*fences, slot)
+                    said, fences = self.drafts.dispatched(scope, grant, frame, worker)
+                    append, fences = (said,), (*fences, slot)
                 try:
                     await self._transact(append, fences, ending)
                 except VersionConflict:
@@ -160,29 +161,13 @@ class Frames:
         """Return what to record together with the loss of a slot: its frames are lost too, and free for its next holder."""
         async with self._database.transaction(scope) as connection:
             rows = await connection.fetch(_OF_SLOT, execution_id, command_id)
-        return tuple(self.loss(scope, row) for row in rows), tuple(
+        return tuple(self.drafts.lost(scope, row) for row in rows), tuple(
             Fence(
                 "frame", execution_id, str(row["frame_id"]), row["attempt"], row["lease_token"],
                 "expired" if row["has_expired"] else "held",
             )
             for row in rows
         )  # fmt: skip
-
-    def loss(self, scope: Scope, row: Any) -> Append:
-        """Return what is to be recorded about a frame whose worker was lost."""
-        execution_id, frame_id, shard_id = row["execution_id"], row["frame_id"], row["shard_id"]
-        stream = frame_stream(scope, execution_id, frame_id)
-        is_last = row["attempt"] >= row["max_attempts"]
-        draft = self._drafting.one(
-            scope, stream, execution_id,
-            ("loop.shard." if shard_id else "frame.") + ("failed" if is_last else "abandoned"),
-            f"loop/{row['loop_id']}" if shard_id else f"frame/{frame_id}",
-            node_name=row["step_name"], stage_id=row["stage_id"], frame_id=frame_id, loop_id=row["loop_id"],
-            shard_id=shard_id, error=f"its worker {row['worker']} was lost" if is_last else None,
-            meta={"attempt": row["attempt"], "row_count": row["row_count"], "worker": row["worker"]},
-            idempotency_key=f"{execution_id}/frame/{frame_id}/lost/{row['attempt']}" if is_last else None,
-        )  # fmt: skip
-        return Append(stream, [draft])
 
     async def _is_over(self, scope: Scope, grant: CommandGrant) -> bool:
         """Tell whether a shard that failed makes the rest pointless."""
@@ -239,33 +224,6 @@ class Frames:
             checkpoint=None if row["checkpoint"] is None else orjson.loads(row["checkpoint"]),
         )
 
-    def _dispatched(
-        self, scope: Scope, grant: CommandGrant, frame: FrameGrant, worker: str
-    ) -> tuple[tuple[Append, ...], tuple[Fence, ...]]:
-        stream = frame_stream(scope, frame.execution_id, frame.frame_id)
-        draft = self._draft(
-            scope,
-            stream,
-            frame,
-            "loop.shard.enqueued" if frame.shard_id else "frame.dispatched",
-            command_id=grant.command_id,
-            current_index=frame.first_index,
-            payload_ref=frame.rows_ref if frame.attempt == 1 else None,
-            causation_id=grant.issued_event_id,
-            meta={
-                "attempt": frame.attempt,
-                "worker": worker,
-                "row_count": frame.row_count,
-                "frame_index": frame.frame_index,
-                "lease_token": frame.token,
-                "lease_seconds": frame.lease_seconds,
-            },
-        )
-        if frame.attempt == 1:
-            return (Append(stream, [draft], 0),), ()
-        fence = Fence("frame", frame.execution_id, str(frame.frame_id), frame.attempt - 1, None, "free")
-        return (Append(stream, [draft]),), (fence,)
-
     async def dispatch_rows(
         self, scope: Scope, grant: CommandGrant, worker: str, rows: PayloadRef, row_count: int
     ) -> FrameGrant:
@@ -278,11 +236,11 @@ class Frames:
                 if cursor.next_index is None:
                     await self._refresh(scope, grant.execution_id, loop.stage_id, cursor)
                 frame = self._fresh(grant, cursor.frames, cursor.next_index or 0, row_count, rows)
-                append, fences = self._dispatched(scope, grant, frame, worker)
+                append, fences = self.drafts.dispatched(scope, grant, frame, worker)
                 # The slot must still be ours: rows are claimed for it before the ledger is asked.
-                held = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
+                slot = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
                 try:
-                    await self._ledger.transact(Transition(append, (*fences, held)))
+                    await self._ledger.transact(Transition((append,), (*fences, slot)))
                 except VersionConflict:
                     cursor.next_index = None
                     continue
@@ -295,41 +253,9 @@ class Frames:
         self, scope: Scope, grant: CommandGrant, frame: FrameGrant, report: FrameReport, *, worker: str, take_next: bool
     ) -> FrameGrant | None:
         """Record what a frame came to and, if asked, lease the next in the same transaction."""
-        stream = frame_stream(scope, frame.execution_id, frame.frame_id)
-        failed = bool(frame.shard_id) and report.failed_count > 0
-        kind = ("loop.shard.failed" if failed else "loop.shard.done") if frame.shard_id else "frame.committed"
-        meta: dict[str, Any] = {
-            "attempt": frame.attempt,
-            "row_count": report.row_count,
-            "frame_index": frame.frame_index,
-        }
-        if report.failed_count and not failed:
-            meta["failed_count"] = report.failed_count
-        if report.swallowed:
-            meta["swallowed"] = report.swallowed
-        draft = self._draft(
-            scope,
-            stream,
-            frame,
-            kind,
-            command_id=grant.command_id,
-            current_index=frame.first_index,
-            status="failed" if failed else "committed",
-            payload_ref=report.output,
-            meta=meta,
-            context={"set": report.ctx_writes} if report.ctx_writes else {},
-            result={"status": "error" if report.failed_count else "ok", "errors": report.errors}
-            if report.errors
-            else {},
-            error=report.errors[0].get("message") if failed and report.errors else None,
-            idempotency_key=f"{frame.execution_id}/frame/{frame.frame_id}/ended/{frame.attempt}",
-        )
-        ending = (
-            Append(stream, [draft]),
-            Fence("frame", frame.execution_id, str(frame.frame_id), frame.attempt, frame.token),
-        )
+        ending = self.drafts.committed(scope, grant, frame, report)
         reach("frame.before_commit")
-        if take_next and not (failed and frame.shard_id and grant.loop and grant.loop.frame.get("fail_fast")):
+        if take_next and not (has_failed(frame, report) and grant.loop and grant.loop.frame.get("fail_fast")):
             rest = None
             if report.row_count < frame.row_count:
                 rest = (frame.first_index + report.row_count, frame.row_count - report.row_count, report.rest)
@@ -342,43 +268,14 @@ class Frames:
 
     async def fail(self, scope: Scope, frame: FrameGrant, error: dict[str, Any], *, max_attempts: int) -> None:
         """Record that an attempt failed, or after the last one that the frame did."""
-        fence = Fence("frame", frame.execution_id, str(frame.frame_id), frame.attempt, frame.token)
-        await self._ledger.transact(Transition((self.failure(scope, frame, error, max_attempts),), (fence,)))
+        said = self.drafts.failed(scope, frame, error, max_attempts)
+        await self._ledger.transact(Transition((said,), (held(frame),)))
         self._cursor(frame.stage_id).may_have_free = True
         self._touch()
 
-    def failure(self, scope: Scope, frame: FrameGrant, error: dict[str, Any], max_attempts: int) -> Append:
-        """Return what is to be recorded about a failed attempt."""
-        stream = frame_stream(scope, frame.execution_id, frame.frame_id)
-        is_last = frame.attempt >= max_attempts
-        word = "failed" if is_last else "attempt_failed"
-        draft = self._draft(
-            scope,
-            stream,
-            frame,
-            f"loop.shard.{word}" if frame.shard_id else f"frame.{word}",
-            status="failed" if is_last else None,
-            meta={"attempt": frame.attempt, "row_count": frame.row_count, "frame_index": frame.frame_index},
-            result={"status": "error", "error": error},
-            error=error.get("message", "failed"),
-            idempotency_key=f"{frame.execution_id}/frame/{frame.frame_id}/failed/{frame.attempt}",
-        )
-        return Append(stream, [draft])
-
     async def checkpoint(self, scope: Scope, frame: FrameGrant, cursor: dict[str, Any]) -> None:
         """Record how far a frame got."""
-        stream = frame_stream(scope, frame.execution_id, frame.frame_id)
-        draft = self._draft(
-            scope,
-            stream,
-            frame,
-            "frame.checkpointed",
-            meta={"attempt": frame.attempt},
-            context={"cursor": cursor},
-            idempotency_key=f"{frame.execution_id}/frame/{frame.frame_id}/checkpoint/{frame.attempt}/{cursor.get('done')}",
-        )
-        fence = Fence("frame", frame.execution_id, str(frame.frame_id), frame.attempt, frame.token)
-        await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
+        await self._ledger.transact(Transition((self.drafts.checkpointed(scope, frame, cursor),), (held(frame),)))
 
     async def tally(
         self, scope: Scope, execution_id: int, stage_id: int, loop_id: int, *, with_open: bool = False
@@ -428,21 +325,6 @@ class Frames:
     def lost(self, stage_id: int) -> None:
         """Take note that a frame of a stage became free."""
         self._cursor(stage_id).may_have_free = True
-
-    def _draft(self, scope: Scope, stream: Stream, frame: FrameGrant, kind: str, **fields: Any) -> Draft:
-        return self._drafting.one(
-            scope,
-            stream,
-            frame.execution_id,
-            kind,
-            f"loop/{frame.loop_id}" if kind.startswith("loop.") else f"frame/{frame.frame_id}",
-            node_name=frame.step,
-            stage_id=frame.stage_id,
-            frame_id=frame.frame_id,
-            loop_id=frame.loop_id,
-            shard_id=frame.shard_id,
-            **fields,
-        )
 
 
 def frame_id_of(stage_id: int, index: int) -> int:

@@ -163,7 +163,7 @@ class Reaper:
         scope = _scope(row)
         fence = Fence("frame", row["execution_id"], str(row["frame_id"]), row["attempt"], row["lease_token"], "expired")
         reach("reap.before_record")
-        await self._ledger.transact(Transition((self._frames.loss(scope, row),), (fence,)))
+        await self._ledger.transact(Transition((self._frames.drafts.lost(scope, row),), (fence,)))
         reach("reap.after_record")
         self.republished += 1
         self._frames.lost(row["stage_id"])
