@@ -125,7 +125,7 @@ def test_a_problem_holds_its_place_in_parts() -> None:
         ("? [a]\n: b", "may hold plain keys only (write the settings out)"),
         ("a: &a {}\n<<: *a", "may hold plain keys only (write the settings out)"),
         ("runtime: {tenant_id: '${'}", "holds ${ without a name and a closing }"),
-        ("runtime: {colour: 1}", "is not a setting (known: cluster_id, home, node_id"),
+        ("runtime: {colour: 1}", "is not a setting (known: cluster_id, home, metrics_host"),
     ],
 )
 def test_each_mistake_is_told_in_words(text: str, message: str) -> None:

@@ -34,7 +34,9 @@ class Counts:
     def __init__(self) -> None:
         self.published = 0
         self.rebuilds = 0
+        self.decisions = 0
         self.lags: dict[int, int] = {}
+        self.waits: list[float] = []
 
     def relayed(self, published: int, lags: Mapping[int, int]) -> None:
         self.published += published
@@ -42,6 +44,12 @@ class Counts:
 
     def rebuilt(self, shards: int) -> None:
         self.rebuilds += shards
+
+    def acknowledged(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+    def decided(self, published: int) -> None:
+        self.decisions += published
 
 
 class Watched(MemoryStream):
@@ -122,7 +130,8 @@ async def test_what_is_committed_arrives_in_order_and_so_does_what_follows(
         await filled(stream, ledger)
         await moved_to_head(database, ledger, (await stream.state()).created)
     total = sum((await ledger.head()).positions)
-    assert (counts.published, counts.rebuilds) == (total, 0)
+    assert (counts.published, counts.rebuilds, counts.decisions) == (total, 0, 0)
+    assert min(counts.waits) > 0
     assert set(counts.lags.values()) == {0}
 
 
