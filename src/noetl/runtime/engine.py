@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant
@@ -19,6 +18,7 @@ from noetl.execute.tools.registry import known_kinds, load_tools
 from noetl.execute.worker import Worker
 from noetl.payloads.consumers import for_consumer
 from noetl.plan.planned import FrameDefaults, LoopDefaults
+from noetl.project.garbage import seldom_searched
 from noetl.runtime.frames_on_spark import frame_pool
 from noetl.runtime.locality import patience_of, process_locator, wish_of
 from noetl.runtime.metered import MeteredPayloads
@@ -64,7 +64,7 @@ async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics |
         metrics.watch_pool("workers", runtime.database.in_use)
     engine.reaper.start()
     try:
-        with _seldom_searched():
+        with seldom_searched(GARBAGE_LOOK):
             async with open_nudging(runtime.settings, engine.work):
                 yield engine
     finally:
@@ -82,17 +82,6 @@ def _frames(given: FramePolicy) -> FrameDefaults:
         max_bytes=given.memory_bytes,
         max_in_flight=given.parallelism,
     )
-
-
-@contextmanager
-def _seldom_searched() -> Iterator[None]:
-    """Look for unreachable cycles seldom: states and events are many and hold none, and each look goes through them."""
-    before = gc.get_threshold()
-    gc.set_threshold(max(before[0], GARBAGE_LOOK), *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from noetl.errors import ConfigError, NoetlError
 from noetl.ledger.database import Database
 from noetl.model.mark import Mark
 from noetl.project.from_stream import StreamEvents
+from noetl.project.garbage import seldom_searched
 from noetl.project.holding import LeasedShards
 from noetl.project.projector import Projector
 from noetl.project.stores import DEFAULT, StoreLine
@@ -59,6 +60,7 @@ def _nobody(_store: str, _shards: frozenset[int]) -> None:
 async def open_projector(runtime: Runtime, told: Told = _nobody) -> AsyncIterator[None]:
     """Project a fair share of each store's shards for the time of the block; `told` gets them whenever they change."""
     async with AsyncExitStack() as stack:
+        stack.enter_context(seldom_searched())
         for line in runtime.projections.lines:
             await stack.enter_async_context(projecting_line(runtime, line, partial(told, line.name)))
         yield
@@ -96,8 +98,9 @@ async def open_far_projector(runtime: Runtime, told: Told = _nobody) -> AsyncIte
             told(line.name, shards)
 
         try:
-            async with following(projector, leases, changed):
-                yield
+            with seldom_searched():
+                async with following(projector, leases, changed):
+                    yield
         finally:
             await events.close()
 

@@ -5,9 +5,8 @@ The folds and upcasters are those of a single process, and so is the state that 
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from noetl.project.folds.fold import Fold, FoldedRow
 from noetl.project.folds.state import FoldState
 from noetl.project.folds.sums import Sums, bucket
 from noetl.project.folds.wanted import Rows
+from noetl.project.garbage import seldom_searched
 from noetl.project.upcast import Upcasters
 from noetl.spark.bulk_replay.claims import Claims
 from noetl.spark.bulk_replay.decoding import ALL, HEARD, heard_events, whole_events
@@ -50,7 +50,7 @@ def answered(work: BulkWork, part: ShardPart) -> ShardAnswer:
     """Do one part. What goes wrong on the way is told like any other answer, for Spark would tell it in its own words."""
     folding = _Folding(work, part)
     try:
-        with _seldom_collected():
+        with seldom_searched():
             return folding.run()
     except NoetlError as problem:
         details = {name: value for name, value in problem.details.items() if isinstance(value, str | int | None)}
@@ -123,14 +123,3 @@ class _Folding:
 
     def _claiming(self, fold: Fold) -> Fold:
         return replace(fold, key=lambda event: self.claims.noted(fold.projection, fold.key(event)))
-
-
-@contextmanager
-def _seldom_collected() -> Iterator[None]:
-    """Look for cycles seldom: rows have none, and there are millions of them."""
-    before = gc.get_threshold()
-    gc.set_threshold(200_000, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
