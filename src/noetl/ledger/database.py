@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Literal
 
 import asyncpg
@@ -106,10 +106,8 @@ class Database:
         """Give a connection in a transaction that sees one organization, or all where the role may and scope is None."""
         pool = await self.pool(role)
         with translated():
-            async with pool.acquire() as connection, connection.transaction():
-                if scope is not None:
-                    await bind(connection, scope)
-                yield connection
+            async with AsyncExitStack() as held:
+                yield await _begun(pool, scope, held)
 
     async def _open(self, role: Role) -> asyncpg.Pool:
         with translated():
@@ -142,6 +140,26 @@ class Database:
             "idle_in_transaction_session_timeout": str(int(self._idle_seconds * 1000)),
         }
         return settings if self._as_roles else {**settings, "role": f"noetl_{role}"}
+
+
+async def _begun(pool: asyncpg.Pool, scope: Scope | None, held: AsyncExitStack) -> Connection:
+    """Begin a transaction; a connection that was cut while it lay idle is dropped, for nothing was asked of it yet."""
+    for tries_left in range(pool.get_max_size(), -1, -1):
+        async with AsyncExitStack() as taken:
+            connection = await taken.enter_async_context(pool.acquire())
+            try:
+                await taken.enter_async_context(connection.transaction())
+                if scope is not None:
+                    await bind(connection, scope)
+            except LOST:
+                with suppress(asyncpg.InterfaceError):  # the pool may have taken it back by itself
+                    connection.terminate()
+                if not tries_left:
+                    raise
+            else:
+                held.push_async_exit(taken.pop_all())
+                return connection
+    raise AssertionError("the last try either returns or raises")
 
 
 async def bind(connection: Connection, scope: Scope) -> None:

@@ -97,7 +97,7 @@ class Subscription(Protocol):
         ...
 
     async def lag(self) -> int:
-        """Return how many messages of the subscribed shards this durable has not acknowledged."""
+        """Return how many messages of the subscribed shards this durable has not acknowledged, as of a moment ago."""
         ...
 
     async def close(self) -> None:
@@ -155,6 +155,7 @@ class EventStream(Protocol):
         """Return how far every durable is behind in each shard it ever read, by name and shard; takes nothing over.
 
         A shard that its reader let go of keeps its place, so its lag grows: who looks must know which shards are read.
+        What was published or acknowledged this moment may be counted a moment later.
         `NotFound` when the stream is gone.
         """
         ...
