@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+import orjson
+
 from noetl.credentials.secret import MASK, Secret
 
 SHORTEST = 4
@@ -26,13 +28,14 @@ _log = logging.getLogger(__name__)
 class Redactor:
     """Replaces the secrets it knows; with none, giving a value back costs one test."""
 
-    __slots__ = ("_bytes", "_ignored", "_pattern", "_secrets")
+    __slots__ = ("_bytes", "_forms", "_ignored", "_pattern", "_secrets")
 
     def __init__(self, secrets: Iterable[str | Secret] = ()) -> None:
         self._secrets: set[str] = set()
         self._ignored: set[str] = {""}
         self._pattern: re.Pattern[str] | None = None
         self._bytes: re.Pattern[bytes] | None = None
+        self._forms: tuple[bytes, ...] = ()
         self.add(*secrets)
 
     def __repr__(self) -> str:
@@ -54,7 +57,8 @@ class Redactor:
             {form for secret in self._secrets for form in _forms(secret)}, key=lambda form: (-len(form), form)
         )
         self._pattern = re.compile("|".join(map(re.escape, forms)))
-        self._bytes = re.compile(b"|".join(re.escape(form.encode("utf-8", "surrogatepass")) for form in forms))
+        self._forms = tuple(form.encode("utf-8", "surrogatepass") for form in forms)
+        self._bytes = re.compile(b"|".join(map(re.escape, self._forms)))
 
     def text(self, text: str) -> str:
         """Return text without the secrets."""
@@ -62,7 +66,17 @@ class Redactor:
 
     def redact(self, value: Any) -> Any:
         """Return a value without the secrets; one that holds none is given back as it is."""
-        return value if self._pattern is None else self._redacted(value)
+        if self._pattern is None or (type(value) is list and self._is_clean(value)):
+            return value
+        return self._redacted(value)
+
+    def _is_clean(self, values: list[Any]) -> bool:
+        """Tell whether many values can hold no secret, by one look at their JSON text; in doubt they can."""
+        try:
+            text = orjson.dumps(values)
+        except TypeError:
+            return False
+        return not any(form in text for form in self._forms)
 
     def _redacted(self, value: Any) -> Any:
         kind = type(value)

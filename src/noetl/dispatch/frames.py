@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.frame_drafts import FrameDrafts, has_failed, held
-from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
+from noetl.dispatch.grants import ClaimedRows, CommandGrant, FrameGrant, FrameReport
 from noetl.dispatch.results import Gathering
 from noetl.errors import Conflict, LeaseLost, NotFound, Unavailable, VersionConflict
 from noetl.faults import reach
@@ -82,18 +82,32 @@ class Frames:
         worker: str,
         ending: tuple[Append, Fence] | None = None,
         rest: tuple[int, int, PayloadRef | None] | None = None,
+        claimed: ClaimedRows | None = None,
     ) -> FrameGrant | None:
         """Lease a free frame, or mint the next; `ending` is the commit of the former frame, recorded together with it.
 
         `rest` are rows the former frame had no time for: first index, count, and where they are if claimed elsewhere.
+        Rows that were `claimed` elsewhere become a new frame, whatever else is free.
         """
-        loop = grant.loop
-        assert loop is not None
-        cursor = self._cursor(loop.stage_id)
-        slot = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
         if await self._is_over(scope, grant):
             await self._transact((), (), ending)
             return None
+        return await self._leased(scope, grant, worker, ending, rest, claimed)
+
+    async def _leased(
+        self,
+        scope: Scope,
+        grant: CommandGrant,
+        worker: str,
+        ending: tuple[Append, Fence] | None,
+        rest: tuple[int, int, PayloadRef | None] | None,
+        claimed: ClaimedRows | None,
+    ) -> FrameGrant | None:
+        loop = grant.loop
+        assert loop is not None
+        cursor = self._cursor(loop.stage_id)
+        # The slot must still be the worker's: rows are claimed for it before the ledger is asked.
+        slot = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
         async with cursor.lock:
             while True:
                 # Lanes on Spark are processes of their own, so what one of them remembers is nearly always out of date.
@@ -101,6 +115,9 @@ class Frames:
                     await self._refresh(scope, grant.execution_id, loop.stage_id, cursor)
                 if rest is not None:
                     frame: FrameGrant | None = self._fresh(grant, cursor.frames, *rest)
+                elif claimed is not None:
+                    first = cursor.next_index or 0
+                    frame = self._fresh(grant, cursor.frames, first, claimed.row_count, claimed.rows)
                 else:
                     frame = await self._free(scope, grant) if cursor.may_have_free else None
                 if frame is None:
@@ -228,26 +245,10 @@ class Frames:
         self, scope: Scope, grant: CommandGrant, worker: str, rows: PayloadRef, row_count: int
     ) -> FrameGrant:
         """Record rows claimed in the user's database as a new frame."""
-        loop = grant.loop
-        assert loop is not None
-        cursor = self._cursor(loop.stage_id)
-        async with cursor.lock:
-            while True:
-                if cursor.next_index is None:
-                    await self._refresh(scope, grant.execution_id, loop.stage_id, cursor)
-                frame = self._fresh(grant, cursor.frames, cursor.next_index or 0, row_count, rows)
-                append, fences = self.drafts.dispatched(scope, grant, frame, worker)
-                # The slot must still be ours: rows are claimed for it before the ledger is asked.
-                slot = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
-                try:
-                    await self._ledger.transact(Transition((append,), (*fences, slot)))
-                except VersionConflict:
-                    cursor.next_index = None
-                    continue
-                cursor.next_index = (cursor.next_index or 0) + row_count
-                cursor.frames += 1
-                self.minted += 1
-                return frame
+        claimed = ClaimedRows(rows=rows, row_count=row_count)
+        frame = await self._leased(scope, grant, worker, None, None, claimed)
+        assert frame is not None
+        return frame
 
     async def commit(
         self, scope: Scope, grant: CommandGrant, frame: FrameGrant, report: FrameReport, *, worker: str, take_next: bool
@@ -259,7 +260,7 @@ class Frames:
             rest = None
             if report.row_count < frame.row_count:
                 rest = (frame.first_index + report.row_count, frame.row_count - report.row_count, report.rest)
-            following = await self.next(scope, grant, worker, ending, rest)
+            following = await self.next(scope, grant, worker, ending, rest, report.claimed)
         else:
             await self._ledger.transact(Transition((ending[0],), (ending[1],)))
             following = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -87,6 +87,13 @@ class FrameGrant(msgspec.Struct, frozen=True, kw_only=True):
         return LeaseRef("frame", self.execution_id, str(self.frame_id), self.attempt, self.token)
 
 
+class ClaimedRows(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows claimed in the user's database, and where they are written down."""
+
+    rows: PayloadRef
+    row_count: Annotated[int, msgspec.Meta(ge=1)]
+
+
 class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a frame came to."""
 
@@ -99,6 +106,8 @@ class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
     """The first few rows that failed, with their problems."""
     rest: PayloadRef | None = None
     """Where the rows are that were not worked off, if `row_count` is less than the frame's and they were claimed elsewhere."""
+    claimed: ClaimedRows | None = None
+    """Rows claimed already for the next frame, which is to be recorded together with the end of this one."""
 
 
 class Child(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,9 @@ from noetl.playbook.scopes import Names
 SET_MOST = 32_768
 """Bytes of shared values that the rows of one frame may set: they stand in the event of its commit."""
 
+NEARLY_SECONDS = 0.02
+"""A frame whose rows are likely to be worked off within this time is nearly done."""
+
 RunChild = Callable[[CompiledTask, Call], Awaitable[Outcome]]
 
 
@@ -75,6 +78,7 @@ class FrameRun:
         frame: FrameGrant,
         children: RunChild,
         save: Save,
+        nearly_done: Callable[[], None] | None = None,
     ) -> None:
         self._services = services
         self._grant = grant
@@ -91,7 +95,8 @@ class FrameRun:
         self._policy = grant.loop.frame
         self._total = grant.loop.total
         self._deferred: list[tuple[RowEnd, Call]] = []
-        self._until = self._save_at = 0.0
+        self._nearly_done = nearly_done
+        self._began = self._until = self._save_at = 0.0
         self._set: dict[str, Any] = {}
         self._bytes = 0
         self.end = FrameEnd()
@@ -105,35 +110,39 @@ class FrameRun:
             await self._together(rows)
             return self.end
         started = len(before.rows)
-        self._until = self._services.monotonic() + self._policy["max_seconds"]
+        self._began = self._services.monotonic()
+        self._until = self._began + self._policy["max_seconds"]
         self._save_at = self._next_save()
         lanes = min(self._policy["row_concurrency"], len(rows) - started)
         if lanes <= 1:
             for number in range(started, len(rows)):
                 self.end.add(await self._row(rows[number], number))
-                if self._is_full():
+                if not await self._goes_on(number + 1 - started, len(rows) - number - 1):
                     break
-                await self._save_if_due()
         else:
             await self._in_lanes(rows, started, lanes)
         await self._commit_deferred()
         return self.end
 
-    def _is_full(self) -> bool:
-        """Tell whether the frame has used up its time or its bytes."""
-        return self._bytes >= self._policy["max_bytes"] or self._services.monotonic() >= self._until
+    async def _goes_on(self, done: int, left: int) -> bool:
+        """Tell whether the frame has time and room for another row; does what is due between two rows."""
+        now = self._services.monotonic()
+        if self._bytes >= self._policy["max_bytes"] or now >= self._until:
+            return False
+        if self._nearly_done is not None and (now - self._began) / done * left <= NEARLY_SECONDS:
+            self._nearly_done()
+            self._nearly_done = None
+        if now >= self._save_at:
+            self._save_at = math.inf
+            await self._save(self.end)
+            self._save_at = self._next_save()
+        return True
 
     def _next_save(self) -> float:
         # What is left to the end of a frame is not done before, so there is nothing to go on from.
         if self._policy["retry_mode"] != "resume" or self._policy["commit"] == "frame":
             return math.inf
         return self._services.monotonic() + float(self._policy["heartbeat_seconds"])
-
-    async def _save_if_due(self) -> None:
-        if self._services.monotonic() >= self._save_at:
-            self._save_at = math.inf
-            await self._save(self.end)
-            self._save_at = self._next_save()
 
     async def _in_lanes(self, rows: list[Any], started: int, lanes: int) -> None:
         ends: dict[int, RowEnd] = {}
@@ -144,9 +153,8 @@ class FrameRun:
                 ends[number] = await self._row(rows[number], number)
                 while len(self.end.rows) in ends:
                     self.end.add(ends.pop(len(self.end.rows)))
-                if self._is_full():
+                if not await self._goes_on(number + 1 - started, len(rows) - number - 1):
                     return
-                await self._save_if_due()
 
         try:
             async with asyncio.TaskGroup() as group:

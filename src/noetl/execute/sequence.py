@@ -145,7 +145,11 @@ class _Run:
         """Try a task until its policy says something else than retry, and apply what the policy sets."""
         names, attempt = self._names, 1
         while True:
-            await self._count_run(task)
+            self._runs_left -= 1
+            if self._runs_left < 0:
+                raise _Ended(failures.endless(task))
+            if self._runs_left % _RUNS_BETWEEN_PAUSES == 0:
+                await self._sleep(0)  # tasks that never wait must not keep heartbeats from beating
             names["_attempt"] = attempt
             outcome, selected = await self._try(task, entered, attempt, is_last=is_last)
             try:
@@ -164,13 +168,6 @@ class _Run:
             attempt += 1
             if verdict.delay_seconds > 0:
                 await self._sleep(verdict.delay_seconds)
-
-    async def _count_run(self, task: CompiledTask) -> None:
-        self._runs_left -= 1
-        if self._runs_left < 0:
-            raise _Ended(failures.endless(task))
-        if self._runs_left % _RUNS_BETWEEN_PAUSES == 0:
-            await self._sleep(0)  # tasks that never wait must not keep heartbeats from beating
 
     async def _try(self, task: CompiledTask, entered: int, attempt: int, *, is_last: bool) -> tuple[Outcome, Any]:
         """Try a task once, put its outcome into the names and return it with the data the step is to have of it."""

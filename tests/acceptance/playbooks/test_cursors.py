@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import asyncpg
+import pytest
 
+from noetl.execute import row_claims
+from noetl.testing.engine import until
 from noetl.testing.playbooks import Playbooks, playbook
 
 CLAIM = """
@@ -86,6 +89,69 @@ async def test_a_commit_per_frame_keeps_what_is_good(playbooks: Playbooks, user_
     assert (state.status, state.error) == ("FAILED", "1 of 30 rows failed")
     done = await user_database.fetch("SELECT id FROM done ORDER BY id")
     assert [row["id"] for row in done] == [n for n in range(1, 31) if n != 7]
+
+
+async def test_a_frame_that_is_done_does_not_wait_for_a_claim_that_others_hold_up(
+    playbooks: Playbooks, user_database: asyncpg.Connection, empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_claims, "QUICK_SECONDS", 0.05)
+    await fill(user_database, 20)
+    other = await asyncpg.connect(empty_url)
+    text = draining("{max_rows: 10}", slots=1).replace(" FOR UPDATE SKIP LOCKED", "")
+    async with other.transaction():
+        await other.execute("UPDATE job SET doc = doc WHERE id = 15")
+        started = await playbooks.start(text)
+
+        async def first_is_committed() -> bool:
+            return bool(await playbooks.events(started.execution_id, "frame.committed"))
+
+        await until(first_is_committed, "the end of the first frame")
+        assert await user_database.fetchval("SELECT count(*) FROM done") == 10
+    await other.close()
+    state = await playbooks.finished(started.execution_id)
+    assert state.status == "COMPLETED", state.error
+    assert await all_done_once(user_database, 20)
+
+
+async def test_a_claim_held_for_too_long_is_let_go_and_made_again(
+    playbooks: Playbooks, user_database: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_claims, "FRESH_SECONDS", 0.0)
+    await fill(user_database, 50)
+    state = await playbooks.run(draining("{max_rows: 10}", slots=1))
+
+    assert state.status == "COMPLETED", state.error
+    assert await all_done_once(user_database, 50)
+    worker = await playbooks.worker()
+    assert worker.claims > 5
+
+
+async def test_a_claim_sees_what_the_frame_before_it_has_set(
+    playbooks: Playbooks, user_database: asyncpg.Connection
+) -> None:
+    await fill(user_database, 25)
+    claim = "SELECT id, doc FROM job WHERE id > {{ ctx.seen | default(0) }} ORDER BY id LIMIT {{ __frame_max_rows }}\n"
+    text = draining("{max_rows: 10}", slots=1).replace(CLAIM, f"\n          {claim}")
+    text = text.replace('($1, $2)"}', "($1, $2)\", set: {ctx.seen: '{{ iter.job.id }}'}}")
+    state = await playbooks.run(text)
+
+    assert state.status == "COMPLETED", state.error
+    assert await all_done_once(user_database, 25)
+
+
+async def test_rows_that_rows_add_are_worked_off_too(playbooks: Playbooks, user_database: asyncpg.Connection) -> None:
+    await fill(user_database, 3)
+    await user_database.execute(
+        """CREATE FUNCTION followed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           IF NEW.id < 9 THEN
+               INSERT INTO job (id, doc) VALUES (NEW.id + 3, jsonb_build_object('id', lpad((NEW.id + 3)::text, 4, '0')));
+           END IF; RETURN NEW; END $$;
+           CREATE TRIGGER followed AFTER INSERT ON done FOR EACH ROW EXECUTE FUNCTION followed()"""
+    )
+    state = await playbooks.run(draining("{max_rows: 3, commit: frame}", slots=1))
+
+    assert state.status == "COMPLETED", state.error
+    assert await all_done_once(user_database, 11)
 
 
 async def test_a_table_without_rows_is_drained_at_once(playbooks: Playbooks, user_database: asyncpg.Connection) -> None:

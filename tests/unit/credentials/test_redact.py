@@ -96,6 +96,20 @@ def test_secrets_are_found_in_keys_numbers_bytes_tuples_and_secrets() -> None:
     }
 
 
+@given(st.text(min_size=4, max_size=12), st.text(max_size=5), st.text(max_size=5))
+def test_in_a_list_of_values_a_secret_is_found_wherever_it_is_found_in_one(
+    secret: str, before: str, after: str
+) -> None:
+    redactor = Redactor([secret])
+    for value in (secret, {before: {after: [before + secret + after]}}, {secret: None}, (secret, 1)):
+        told = redactor.redact({"rows": value})["rows"]
+        assert redactor.redact([1, value]) == [redactor.redact({"one": 1})["one"], told]
+
+
+def test_numbers_in_a_list_are_found() -> None:
+    assert Redactor(["12345"]).redact([{"pin": 12345}, 7]) == [{"pin": MASK}, 7]
+
+
 def test_what_is_added_later_is_found_too() -> None:
     redactor = Redactor()
     redactor.add("canary")

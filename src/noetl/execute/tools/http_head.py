@@ -19,6 +19,8 @@ _USUAL = (
     ("accept-encoding", "Accept-Encoding: gzip, deflate"),
 )
 
+_BARE = "".join(f"\r\n{line}" for _, line in _USUAL) + "\r\n\r\n"
+
 
 def is_plain(request: Request) -> bool:
     """Tell whether a request is of the everyday kind: its body is bytes and no header says how it is to travel."""
@@ -33,6 +35,8 @@ def written(request: Request) -> bytes:
     """Return the bytes of a plain request."""
     url, body = request.url, request.body
     assert not isinstance(body, tuple)
+    if not request.headers and body is None and url.raw_user is None and request.method in _WITHOUT_BODY:
+        return f"{request.method} {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}{_BARE}".encode()
     given = {name.lower() for name in request.headers}
     lines = [f"{request.method} {url.raw_path_qs} HTTP/1.1", f"Host: {url.host_port_subcomponent}"]
     lines += [line for name, line in _USUAL if name not in given]

@@ -29,6 +29,9 @@ _SECRET_NAME = re.compile(
     r"(^|[-_.])(\w*token|\w*key|\w*secret|password|passwd|\w*signature|sig|auth|credential)s?$", re.I
 )
 
+_MAYBE_SECRET = re.compile(r"token|key|secret|passw|sig|auth|credential|%", re.I)
+"""Found in every query that has a name of a credential, be it quoted."""
+
 
 def place(method: str, url: URL) -> str:
     """Return how messages call a request."""
@@ -43,7 +46,7 @@ def is_secret(name: str) -> bool:
 
 def without_secrets(url: URL, secret: Collection[str]) -> str:
     """Return an address as results show it: no user, and stars for query values that are credentials."""
-    if url.raw_user is None and not url.raw_query_string:
+    if url.raw_user is None and not secret and _MAYBE_SECRET.search(url.raw_query_string) is None:
         return str(url)
     if url.raw_user is not None:
         url = url.with_user(None)

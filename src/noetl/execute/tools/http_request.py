@@ -13,7 +13,7 @@ import orjson
 from yarl import URL
 
 from noetl.errors import InputError
-from noetl.execute.tools.http_auth import Proof
+from noetl.execute.tools.http_auth import NONE, Proof
 from noetl.execute.tools.json_text import write_json
 from noetl.execute.tools.port import Call
 
@@ -32,6 +32,7 @@ Body = bytes | tuple[Part, ...] | None
 """A form in parts is written when it is sent, because a boundary goes with it."""
 
 _KEYED_METHODS = frozenset({"POST", "PATCH"})
+_NO_NAMES: frozenset[str] = frozenset()
 _JSON, _FORM = "application/json", "application/x-www-form-urlencoded"
 
 
@@ -57,11 +58,7 @@ def build(call: Call, proof: Proof) -> Request:
     """Return the request a call describes."""
     options = call.options
     method = str(options.get("method") or "GET").upper()
-    named_headers = options.get("headers") or {}
-    if not isinstance(named_headers, Mapping):
-        raise BadRequest("`headers` of an http task is a mapping")
-    headers = {str(name): str(value) for name, value in named_headers.items() if value is not None}
-    given = {name.lower() for name in headers}
+    headers = _headers(options.get("headers"))
     body = options.get("body")
     payload: Body = None
     if body is not None:
@@ -72,12 +69,22 @@ def build(call: Call, proof: Proof) -> Request:
             del headers[named]
         elif media_type and named is None:
             headers["Content-Type"] = media_type
-    if method in _KEYED_METHODS and "idempotency-key" not in given:
+    if method in _KEYED_METHODS and not any(name.lower() == "idempotency-key" for name in headers):
         headers["Idempotency-Key"] = call.key
+    url = _url(str(options.get("url") or ""), options.get("params"), proof.query)
+    if proof is NONE:
+        return Request(method, url, headers, payload, _NO_NAMES)
     headers.update(proof.headers)
     secret = {name.lower() for name in proof.headers} | set(proof.query)
-    url = _url(str(options.get("url") or ""), options.get("params"), proof.query)
     return Request(method, url, headers, payload, frozenset(secret))
+
+
+def _headers(named: Any) -> dict[str, str]:
+    if not named:
+        return {}
+    if not isinstance(named, Mapping):
+        raise BadRequest("`headers` of an http task is a mapping")
+    return {str(name): str(value) for name, value in named.items() if value is not None}
 
 
 def _url(text: str, params: Any, query: Mapping[str, str]) -> URL:
@@ -85,7 +92,7 @@ def _url(text: str, params: Any, query: Mapping[str, str]) -> URL:
         url = URL(text)
         if url.scheme not in ("http", "https") or not url.host:
             raise ValueError
-        pairs = [*_pairs(params or {}), *query.items()]
+        pairs = [*_pairs(params), *query.items()] if params else [*query.items()]
         return url.extend_query(pairs) if pairs else url
     except ValueError:
         raise BadRequest("`url` of the http task is no http:// or https:// address with a host") from None
@@ -93,15 +100,22 @@ def _url(text: str, params: Any, query: Mapping[str, str]) -> URL:
 
 def _pairs(params: Any) -> Iterator[tuple[str, str]]:
     """Yield names and texts; a list repeats its name, nothing is left out but None."""
-    items = params.items() if isinstance(params, Mapping) else params
-    if isinstance(items, str) or not isinstance(items, Iterable):
-        raise BadRequest("`params` and `form` of an http task are mappings or lists of pairs")
-    items = list(items)
-    if not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
-        raise BadRequest("`params` and `form` of an http task are mappings or lists of pairs")
+    if isinstance(params, Mapping):
+        items = list(params.items())
+    else:
+        if isinstance(params, str) or not isinstance(params, Iterable):
+            raise BadRequest("`params` and `form` of an http task are mappings or lists of pairs")
+        items = list(params)
+        if not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
+            raise BadRequest("`params` and `form` of an http task are mappings or lists of pairs")
     for name, value in items:
-        for each in _flat(value):
-            yield str(name), each
+        if type(value) is str:
+            yield str(name), value
+        elif type(value) is int:
+            yield str(name), str(value)
+        else:
+            for each in _flat(value):
+                yield str(name), each
 
 
 def _flat(value: Any) -> Iterator[str]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+import msgspec
+
 from noetl.execute.outcome import Outcome
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
@@ -57,8 +59,7 @@ class Resources(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One try at a task with everything rendered.
 
     `options` are the task's own fields, `input` its bindings, `scope` the names templates see (for code that asks for

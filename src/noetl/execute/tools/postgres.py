@@ -39,7 +39,7 @@ class PostgresTool:
 
 def within(calls: Sequence[Call]) -> AbstractAsyncContextManager[Any]:
     """Return a context that ends with TimeoutError when the longest time any of the calls has is over."""
-    longest = max(map(_limit, calls))
+    longest = max(_limit(call) for call in calls) if len(calls) > 1 else _limit(calls[0])
     return nullcontext() if math.isinf(longest) else asyncio.timeout(longest)
 
 

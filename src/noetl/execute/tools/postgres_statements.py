@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 from noetl.execute.tools.postgres_problems import BadCommand
@@ -47,6 +48,20 @@ def read_command(command: Any) -> tuple[Statement, ...]:
     return found
 
 
+def _once(judge: Callable[[Statement], bool]) -> Callable[[Statement], bool]:
+    """Ask about a statement once: the same one runs for row after row."""
+
+    @wraps(judge)
+    def told(statement: Statement) -> bool:
+        known = statement.judged.get(judge)
+        if known is None:
+            known = statement.judged[judge] = judge(statement)
+        return known
+
+    return told
+
+
+@_once
 def gives_rows(statement: Statement) -> bool:
     """Say whether a statement has a result to fetch; in doubt it has."""
     words = statement.words
@@ -57,6 +72,7 @@ def gives_rows(statement: Statement) -> bool:
     return first not in _COMMANDS or "RETURNING" in words
 
 
+@_once
 def stands_alone(statement: Statement) -> bool:
     """Say whether a statement controls transactions or refuses to run in one."""
     words = statement.words
@@ -65,10 +81,10 @@ def stands_alone(statement: Statement) -> bool:
 
 def leaves_traces(found: Sequence[Statement]) -> bool:
     """Say whether the session may be another one afterwards: settings, locks, cursors, temporary tables."""
-    for statement in found:
-        first, text = statement.words[:1], statement.text.lower()
-        if first and first[0] in _SESSION:
-            return True
-        if any(trace in text for trace in _TRACES):
-            return True
-    return False
+    return any(map(_leaves_a_trace, found))
+
+
+@_once
+def _leaves_a_trace(statement: Statement) -> bool:
+    text = statement.text.lower()
+    return any(word in _SESSION for word in statement.words[:1]) or any(trace in text for trace in _TRACES)

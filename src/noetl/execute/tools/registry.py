@@ -52,12 +52,13 @@ class LazyTool:
             if getattr(made, "kind", None) != self.kind:
                 raise ConfigError(f"{self._point.value} is registered as the tool {self.kind!r} and says it is another")
             self._tool = made
+            # From now on callers get the tool's own coroutine, without one of ours around it.
+            self.run = made.run  # type: ignore[method-assign]
         return self._tool
 
     async def run(self, call: Call) -> Outcome:
         """Do the work and say how it ended."""
-        tool = self._tool if self._tool is not None else await asyncio.to_thread(self.tool)
-        return await tool.run(call)
+        return await (await asyncio.to_thread(self.tool)).run(call)
 
 
 def known_kinds() -> frozenset[str]:

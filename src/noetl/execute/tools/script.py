@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import PurePosixPath
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
+
+import msgspec
 
 from noetl.errors import InputError, NoetlError
 from noetl.execute.outcome import Outcome, failed
@@ -40,5 +41,5 @@ class ScriptTool:
         except NoetlError as error:
             return refusal(error, self.kind)
         if suffix == ".py":
-            return await self._python.run(dataclasses.replace(call, kind="python", options={**rest, "code": text}))
-        return await self._shell.run(dataclasses.replace(call, kind="shell", options={**rest, "command": text}))
+            return await self._python.run(msgspec.structs.replace(call, kind="python", options={**rest, "code": text}))
+        return await self._shell.run(msgspec.structs.replace(call, kind="shell", options={**rest, "command": text}))

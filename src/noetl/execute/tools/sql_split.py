@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 _MARK = re.compile(
@@ -36,6 +36,8 @@ class Statement:
 
     text: str
     words: tuple[str, ...]
+    judged: dict[object, bool] = field(default_factory=dict, compare=False, repr=False)
+    """What was found out about it already, by who asked."""
 
 
 def split(text: str) -> list[str]:

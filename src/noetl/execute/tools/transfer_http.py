@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from noetl.execute.outcome import Outcome
 from noetl.execute.tools.http import HttpTool
@@ -20,7 +21,9 @@ async def _send(tool: HttpTool, call: Call, spec: Mapping[str, Any], **fields: A
         raise BadTransfer("an http end of a transfer needs `url`")
     key = fields.pop("key", call.key)
     options = {name: spec[name] for name in _OPTIONS if name in spec} | {"url": spec["url"], **fields}
-    outcome = await tool.run(replace(call, kind="http", options=options, auth=spec.get("auth"), key=key))
+    outcome = await tool.run(
+        msgspec.structs.replace(call, kind="http", options=options, auth=spec.get("auth"), key=key)
+    )
     if outcome.error is not None:
         raise TransferFailed(outcome.error)
     return outcome
