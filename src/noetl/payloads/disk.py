@@ -15,6 +15,7 @@ import secrets
 import struct
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,7 @@ _STRAY_SECONDS: Final = 3600.0
 _INCOMING: Final = "incoming"
 _PATIENCE: Final = 1.0
 _MOST_MAPPED: Final = 256
+_MOST_ROUNDS: Final = 10
 
 
 class DiskCache:
@@ -119,12 +121,15 @@ class DiskCache:
 
     def _add(self, size: int) -> int:
         """Change the count all processes share and return it; it may be off after a crash, until the next eviction."""
+        return self._recount(lambda counted: counted + size)
+
+    def _recount(self, change: Callable[[int], int]) -> int:
         if self._usage is None:
             (self._root / _INCOMING).mkdir(mode=0o700, parents=True, exist_ok=True)
             self._usage = os.open(self._root / "in-use", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         _lock(self._usage)
         try:
-            now = max(0, self._counted() + size)
+            now = max(0, change(self._counted()))
             os.pwrite(self._usage, _BYTES.pack(now), 0)
             return now
         finally:
@@ -137,25 +142,32 @@ class DiskCache:
 
     def _evict(self, coming: int) -> None:
         """Remove the least used until there is room; one process at a time does it, others go on."""
-        assert self._usage is not None
         evicting = os.open(self._root / "evicting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(evicting, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
         else:
-            total, files = self._measured()
-            total += coming
-            for _, size, path in sorted(files):
-                if total <= self._limit * _LOW_WATER:
-                    break
-                with suppress(FileNotFoundError):
-                    path.unlink()
-                    total -= size
+            rounds = 0
+            # Others, who leave it to this process, may write more meanwhile than there was room for.
+            while self._make_room(coming) > self._limit and rounds < _MOST_ROUNDS:
+                rounds += 1
             self._sweep()
-            os.pwrite(self._usage, _BYTES.pack(total), 0)
         finally:
             os.close(evicting)
+
+    def _make_room(self, coming: int) -> int:
+        """Remove the least used, and return the count with what was written meanwhile."""
+        before = self._add(0)
+        total, files = self._measured()
+        total += coming
+        for _, size, path in sorted(files):
+            if total <= self._limit * _LOW_WATER:
+                break
+            with suppress(FileNotFoundError):
+                path.unlink()
+                total -= size
+        return self._recount(lambda counted: total + counted - before)
 
     def _measured(self) -> tuple[int, list[tuple[float, int, Path]]]:
         files = []

@@ -44,7 +44,8 @@ async def test_a_version_whose_build_failed_is_built_when_deployed_again(ground:
     assert (await ground.engine.runs.finished(ground.scope, first.execution_id, 5)).status == "failed"
     again = await ground.deploy()
     assert again.execution_id != first.execution_id
-    assert len(await ground.work()) == 4
+    # Whether totals are made once for both days or once for each depends on who looks when.
+    assert set(await ground.work()) == {"orders/all", "clean/day=1", "clean/day=2", "totals/all"}
     assert (await ground.engine.runs.finished(ground.scope, again.execution_id, 5)).status == "completed"
 
 
