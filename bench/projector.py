@@ -33,7 +33,8 @@ from noetl.replay.as_of import AsOf
 from noetl.replay.replay import Replay
 from noetl.runtime.store_settings import EventStore
 
-EXECUTIONS: Final = int(os.environ.get("BENCH_EXECUTIONS", "1000"))
+EXECUTIONS: Final = int(os.environ.get("BENCH_EXECUTIONS", "3000"))
+"""A hundred events each: enough that how a run begins, and who is the last to end it, hardly count."""
 ROUNDS: Final = 5
 LOAD_EVENTS: Final = 2_000
 """Events per second of the steady load."""

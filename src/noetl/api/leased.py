@@ -18,6 +18,7 @@ import orjson
 from noetl.api.services import Services
 from noetl.api.wire import Attempt, Body, Id, Name
 from noetl.dispatch.grants import CommandGrant, FrameGrant, LeaseRef
+from noetl.dispatch.handing import grant_of
 from noetl.errors import Conflict, LeaseLost, NotFound
 from noetl.model.ids import parse_id
 from noetl.model.stream import Scope
@@ -122,7 +123,7 @@ class Leased:
         lease = {"attempt": ref.attempt, "lease_token": ref.token, "lease_seconds": row["lease_seconds"]}
         try:
             state = await self._engine.executions.state(scope, ref.execution_id)
-            grant = self._engine.executions.grant(state, ref.id, lease, row["issued_event_id"])
+            grant = grant_of(state, ref.id, lease, row["issued_event_id"])
         except NotFound:
             raise _command_lost(ref, None) from None
         self.keep(scope, grant)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,19 +17,20 @@ import msgspec
 
 from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.drafts import Drafting, new_lease
-from noetl.dispatch.grants import CommandGrant, LoopGrant, StepContext
-from noetl.dispatch.locality import Patience, claimant, may_take
+from noetl.dispatch.grants import CommandGrant
+from noetl.dispatch.handing import first_issued, grant_of, handed_to
+from noetl.dispatch.large_facts import slimmed, with_rows, with_stored_rows
+from noetl.dispatch.locality import Patience
 from noetl.dispatch.waiters import Waiter, Waiters
 from noetl.errors import EventInvalid, NoetlError, NotFound, PayloadCollected, VersionConflict
 from noetl.faults import reach
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Fence, Transition
-from noetl.model.canonical import CanonicalObject
-from noetl.model.event import INLINE_LIMIT, Draft
+from noetl.model.event import Draft
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, execution_stream
-from noetl.payloads.codec import JSON, decode_json, decode_table, encode_json
-from noetl.payloads.envelope import externalize, resolve
+from noetl.payloads.codec import JSON, decode_json, decode_table
+from noetl.payloads.envelope import resolve
 from noetl.payloads.port import PayloadStore
 from noetl.plan.decide import COMMAND_LEASE_SECONDS, Decision, decide, needed, undecidable
 from noetl.plan.fact import Fact
@@ -45,7 +45,6 @@ KEPT = 2_000
 """Executions whose state stays in memory."""
 KEPT_ENDED = 256
 """Ended ones that stay besides: whoever started them will soon ask how they ended."""
-_encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 @dataclass
@@ -223,15 +222,15 @@ class Executions:
         fences: Sequence[Fence],
         worker: str | None,
     ) -> Decided:
-        facts = await self._with_stored_rows(scope, decision.facts)
+        facts = await with_stored_rows(self._payloads, scope, decision.facts)
         handed: Fact | None = None
         if worker is not None and not decision.state.ended:
-            facts, handed = _handed(facts, worker, self.patience)
+            facts, handed = handed_to(facts, worker, self.patience)
         appends = self._drafting.appends(scope, state.execution_id, facts, expected_version=state.version)
-        appends = await self._slimmed(appends)
+        appends = await slimmed(self._payloads, appends)
         # References of collections are known only now: the state holds what its events say.
-        after = _with_rows(decision.state, facts)
-        issued = _first_issued(after, appends)
+        after = with_rows(decision.state, facts)
+        issued = first_issued(after, appends)
         waiter = None
         if issued is not None and handed is None:
             waiter = self.waiters.next(scope, told_place(issued.meta.get("near")))
@@ -242,7 +241,7 @@ class Executions:
         await self._write(after, appends, fences)
         if handed is None or issued is None or plan is None:
             return Decided(after, facts)
-        return Decided(after, facts, self.grant(after, handed.command_id or "", handed.meta, issued.event_id))
+        return Decided(after, facts, grant_of(after, handed.command_id or "", handed.meta, issued.event_id))
 
     async def _write_claimed(
         self,
@@ -258,68 +257,13 @@ class Executions:
         lease = new_lease(waiter.worker, 1, issued.meta["lease_seconds"])
         claim = self._drafting.claim(scope, after.execution_id, command_id, issued.event_id, lease)
         await self._write(after, (*appends, claim), fences)
-        waiter.give(self.grant(after, command_id, lease, issued.event_id))
+        waiter.give(grant_of(after, command_id, lease, issued.event_id))
 
     async def _write(self, after: State, appends: tuple[Append, ...], fences: Sequence[Fence]) -> None:
         reach("decide.before_record")
         answers = await self._ledger.transact(Transition(appends, tuple(fences)))
         reach("decide.after_record")
         assert after.version == answers[0].last_version, "a decision and its events tell the same"
-
-    async def _with_stored_rows(self, scope: Scope, facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
-        """Store the collections of loops; each fact gets the reference of its own."""
-        if all(fact.rows is None for fact in facts):
-            return facts
-        stored = []
-        for fact in facts:
-            if fact.rows is not None:
-                ref = await self._payloads.store(scope, encode_json(fact.rows), JSON, rows=len(fact.rows))
-                fact = msgspec.structs.replace(fact, payload_ref=ref, rows=None)
-            stored.append(fact)
-        return tuple(stored)
-
-    async def _slimmed(self, appends: tuple[Append, ...]) -> tuple[Append, ...]:
-        if not any(_is_large(draft) for append in appends for draft in append.drafts):
-            return appends
-        slim = []
-        for append in appends:
-            drafts = [await self._slim(draft) for draft in append.drafts]
-            slim.append(append._replace(drafts=drafts))
-        return tuple(slim)
-
-    async def _slim(self, draft: Draft) -> Draft:
-        return await externalize(self._payloads, draft) if _is_large(draft) else draft
-
-    def grant(self, state: State, command_id: str, lease: dict[str, Any], issued_event_id: int) -> CommandGrant:
-        """Return what a worker needs to work on a command it holds the lease of."""
-        found = state.run_of(command_id)
-        if found is None:
-            raise NotFound(f"command {command_id} of execution {state.execution_id} has ended")
-        step, run = found
-        loop = None
-        if run.loop is not None:
-            assert run.loop_id is not None
-            assert run.stage_id is not None
-            loop = LoopGrant(
-                stage_id=run.stage_id,
-                loop_id=run.loop_id,
-                mode=run.loop["mode"],
-                total=run.loop["total"],
-                frame=run.loop["frame"],
-                rows_ref=run.rows_ref,
-            )
-        return CommandGrant(
-            execution_id=state.execution_id,
-            command_id=command_id,
-            step=step,
-            attempt=lease["attempt"],
-            token=lease["lease_token"],
-            lease_seconds=lease["lease_seconds"],
-            catalog_id=state.catalog_id,
-            issued_event_id=issued_event_id,
-            context=StepContext(workload=state.workload, ctx=state.ctx, results=state.results),
-            loop=loop,
-        )
 
     def _entry(self, scope: Scope, execution_id: int) -> _Known:
         key = (scope, execution_id)
@@ -342,55 +286,3 @@ class Executions:
         if after.version == 0:
             raise NotFound(f"there is no execution {execution_id}")
         return after
-
-
-def _handed(facts: tuple[Fact, ...], worker: str, patience: Patience) -> tuple[tuple[Fact, ...], Fact | None]:
-    """Lease the first command that waits for a worker to this one, unless it is first for those near its inputs."""
-    open_after = {fact.command_id for fact in facts if fact.event_type == "command.issued"} - {
-        fact.command_id for fact in facts if fact.event_type in ("command.completed", "command.failed")
-    }
-    for number, fact in enumerate(facts):
-        if (
-            fact.event_type == "command.issued"
-            and fact.command_id in open_after
-            and "child_execution_id" not in fact.meta
-        ):
-            near = told_place(fact.meta.get("near"))
-            if near is not None and not may_take(claimant(worker), near, 0.0, patience):
-                return facts, None
-            meta = {**fact.meta, "worker": worker, "attempt": 1, "lease_token": str(uuid.uuid4())}
-            handed = msgspec.structs.replace(fact, meta=meta)
-            return (*facts[:number], handed, *facts[number + 1 :]), handed
-    return facts, None
-
-
-def _first_issued(after: State, appends: tuple[Append, ...]) -> Draft | None:
-    """Find the first command that a decision issued and that is for a worker; the one `_handed` leases, too."""
-    for draft in appends[0].drafts:
-        if (
-            draft.event_type == "command.issued"
-            and "child_execution_id" not in draft.meta
-            and after.run_of(draft.command_id or "") is not None
-        ):
-            return draft
-    return None
-
-
-def _is_large(draft: Draft) -> bool:
-    """Tell whether the fields a fact may say at length come near to what a row may carry."""
-    return (_size(draft.context) + _size(draft.result)) * 2 >= INLINE_LIMIT
-
-
-def _size(fields: dict[str, Any]) -> int:
-    if not fields:
-        return 0
-    return len(fields.text.encode()) if type(fields) is CanonicalObject else len(_encode(fields))
-
-
-def _with_rows(state: State, facts: Sequence[Fact]) -> State:
-    for fact in facts:
-        step = fact.node_name
-        if fact.event_type == "step.entered" and fact.payload_ref is not None and step in state.active:
-            run = msgspec.structs.replace(state.active[step], rows_ref=fact.payload_ref)
-            state = msgspec.structs.replace(state, active={**state.active, step: run})
-    return state

@@ -14,6 +14,7 @@ from noetl.dispatch.drafts import Drafting, command_stream, new_lease
 from noetl.dispatch.executions import Executions
 from noetl.dispatch.frames import Frames
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, LeaseRef
+from noetl.dispatch.handing import grant_of
 from noetl.dispatch.locality import Claimant, Wish, claimant, opening
 from noetl.dispatch.signal import Signal
 from noetl.errors import LeaseLost, NotFound
@@ -148,7 +149,7 @@ class LocalDispatch:
         reach("claim.after_record")
         try:
             state = await self._executions.state_with(self._scope, execution_id, command_id)
-            grant = self._executions.grant(state, command_id, lease, row["issued_event_id"])
+            grant = grant_of(state, command_id, lease, row["issued_event_id"])
         except NotFound:
             return None  # it was cancelled a moment ago
         if attempt and grant.loop is not None and grant.loop.frame.get("runtime") == "spark":

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
 
 import pytest
-import requests
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
 from tests.acceptance.api_pipelines.conftest import Parts
 from tests.acceptance.api_pipelines.test_dags import packed
+from tests.unit.api.generated_requests import failures_of
 from tests.unit.api.serving import Server, running
 from tests.unit.dispatch.tasks.ground import Ground
 
@@ -21,7 +18,6 @@ from noetl.errors import Denied, LeaseLost, NotFound
 from noetl.model.stream import Scope
 
 NOUNS = ("/api/dags", "/api/datasets", "/api/tasks", "/api/outbox", "/api/people", "/api/roles")
-EXAMPLES = 3
 OTHER = Scope("default", "other")
 
 
@@ -115,30 +111,5 @@ async def test_no_generated_request_makes_the_server_fail(server: Server, ground
     # What waits on purpose would only make the test wait.
     described["components"]["schemas"]["TaskClaimRequest"]["properties"]["wait_seconds"] = {"const": 0}
     described["paths"]["/api/dags/{dag}/runs/{execution_id}"]["get"]["parameters"].pop()
-    failures = await asyncio.to_thread(_failures, described, server.url)
+    failures = await asyncio.to_thread(failures_of, described, server.url)
     assert not failures, "\n".join(failures)
-
-
-def _failures(described: dict[str, Any], url: str) -> list[str]:
-    failures: list[str] = []
-    schema = schemathesis.openapi.from_dict(described)
-    with requests.Session() as session:
-        for found in schema.get_all_operations():
-            operation = found.ok()
-
-            @given(case=operation.as_strategy())
-            @settings(
-                max_examples=EXAMPLES,
-                deadline=None,
-                derandomize=True,
-                database=None,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            )
-            def probe(case: Any) -> None:
-                answer = case.call(base_url=url, session=session)
-                if answer.status_code >= 500:
-                    failures.append(f"{case.method} {case.formatted_path} {case.query} {case.body!r}: {answer.text}")
-
-            probe()
-    return failures

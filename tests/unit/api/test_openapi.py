@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 
-import requests
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
 from openapi_spec_validator import OpenAPIV31SpecValidator
+from tests.unit.api.generated_requests import failures_of
 from tests.unit.api.serving import LOOP, TWO_STEPS, Server
 
 from noetl.api.openapi import document
 from noetl.api.routes.all_routes import endpoints
-
-EXAMPLES = 3
-"""Per operation, the same in every run; few enough to stay within seconds."""
 
 
 def test_every_route_is_described_with_what_it_takes_and_gives() -> None:
@@ -56,30 +50,5 @@ async def test_no_generated_request_makes_the_server_fail(server: Server) -> Non
     described["components"]["schemas"]["ClaimRequest"]["properties"]["wait_seconds"] = {"const": 0}
     described["components"]["schemas"]["ChildRequest"]["properties"]["wait_seconds"] = {"const": 1}
     described["paths"]["/api/executions/{execution_id}"]["get"]["parameters"].pop()
-    failures = await asyncio.to_thread(_failures, described, server.url)
+    failures = await asyncio.to_thread(failures_of, described, server.url)
     assert not failures, "\n".join(failures)
-
-
-def _failures(described: dict[str, Any], url: str) -> list[str]:
-    failures: list[str] = []
-    schema = schemathesis.openapi.from_dict(described)
-    with requests.Session() as session:
-        for found in schema.get_all_operations():
-            operation = found.ok()
-
-            @given(case=operation.as_strategy())
-            @settings(
-                max_examples=EXAMPLES,
-                deadline=None,
-                derandomize=True,
-                database=None,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            )
-            def probe(case: Any) -> None:
-                answer = case.call(base_url=url, session=session)
-                if answer.status_code >= 500:
-                    failures.append(f"{case.method} {case.formatted_path} {case.query} {case.body!r}: {answer.text}")
-
-            probe()
-    return failures

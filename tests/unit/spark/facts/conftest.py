@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -13,10 +11,10 @@ import orjson
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.unit.spark.plain_session import plain_session
 
 from noetl.model.event import Event
 from noetl.spark.event_lake.facts.computing import SETTINGS
-from noetl.spark.java import find_java
 from noetl.spark.session import SESSION
 from noetl.spark.source.columns import ARROW_SCHEMA, JSON, NAMES
 
@@ -25,27 +23,8 @@ Lake = Callable[[Iterable[Event]], DataFrame]
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    home = tmp_path_factory.mktemp("spark")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ.setdefault("JAVA_HOME", str(find_java(home).home))
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.warehouse.dir": str(home / "warehouse"),
-        "spark.local.dir": str(home / "local"),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.log.level": "OFF",
-    }
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
+    with plain_session(tmp_path_factory.mktemp("spark"), {}) as session:
+        yield session
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +12,11 @@ import msgspec
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from tests.unit.spark.plain_session import plain_session
 
 from noetl.model.dataset import ALL, Field, FileEntry, Manifest
 from noetl.model.payload_ref import PayloadRef, payload_uri
 from noetl.model.task import InputPart, PartitionWrite, TaskGrant, TaskInput, TaskLease, TaskTarget
-from noetl.spark.java import find_java
 from noetl.spark.lake import Lake
 from noetl.spark.obstore_files import read_table, write_table
 from noetl.spark.operators import run_batch
@@ -181,30 +179,13 @@ def _reference(digest: str) -> PayloadRef:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    home = tmp_path_factory.mktemp("spark")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ.setdefault("JAVA_HOME", str(find_java(home).home))
     settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(home / "warehouse"),
-        "spark.local.dir": str(home / "local"),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.scheduler.mode": "FAIR",
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.log.level": "OFF",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
+    with plain_session(tmp_path_factory.mktemp("spark"), settings) as session:
+        yield session
 
 
 @pytest.fixture(params=["native"])
