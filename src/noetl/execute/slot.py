@@ -73,6 +73,8 @@ class Slot:
         self._claims = RowClaims(services, grant, self._step, compiled) if is_cursor else None
         self._ahead_until = 0.0
         self._claims_quickly = True
+        self._reported: LeaseRef | None = None
+        """The lease of the frame whose end was sent last."""
 
     @property
     def claims(self) -> int:
@@ -108,6 +110,8 @@ class Slot:
 
         def stop() -> None:
             nonlocal lost
+            if self._reported == frame.lease:
+                return  # its row is gone with its end, and the answer may hand over the next frame
             lost = True
             work.cancel()
 
@@ -166,6 +170,7 @@ class Slot:
         return FrameEnd(ends_of(data), kept["swallowed"], kept["set"])
 
     async def _failed(self, frame: FrameGrant, problem: Problem) -> Taken | None:
+        self._reported = frame.lease
         await self._dispatch.fail_frame(
             frame,
             self._redact(problem_fields(problem)),
@@ -212,6 +217,7 @@ class Slot:
         return Taken(following, held.rows)
 
     async def _committed(self, frame: FrameGrant, end: FrameEnd, report: FrameReport) -> FrameGrant | None:
+        self._reported = frame.lease
         following = await self._dispatch.commit_frame(self._grant, frame, report, worker=self._worker, take_next=True)
         self._names["ctx"] = written(self._names["ctx"], end.ctx_writes)
         self._on_rows(self._grant, report.row_count - report.failed_count, report.failed_count)

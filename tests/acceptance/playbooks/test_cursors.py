@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import asyncpg
 import pytest
 
+from noetl.dispatch.local import LocalDispatch
 from noetl.execute import row_claims
 from noetl.testing.engine import until
 from noetl.testing.playbooks import Playbooks, playbook
@@ -111,6 +113,26 @@ async def test_a_frame_that_is_done_does_not_wait_for_a_claim_that_others_hold_u
     state = await playbooks.finished(started.execution_id)
     assert state.status == "COMPLETED", state.error
     assert await all_done_once(user_database, 20)
+
+
+async def test_a_heartbeat_that_finds_a_frame_ended_does_not_stop_what_follows(
+    playbooks: Playbooks, user_database: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(user_database, 30)
+    worker, commit = await playbooks.worker(), LocalDispatch.commit_frame
+
+    async def committed_during_a_beat(*args: Any, **options: Any) -> Any:
+        following = await commit(*args, **options)
+        await worker._keeper.beat()
+        return following
+
+    monkeypatch.setattr(LocalDispatch, "commit_frame", committed_during_a_beat)
+    state = await playbooks.run(draining("{max_rows: 10}", slots=1))
+
+    assert state.status == "COMPLETED", state.error
+    assert await all_done_once(user_database, 30)
+    frames = await playbooks.events(state.execution_id, "frame.dispatched", "frame.abandoned", "command.attempt_failed")
+    assert [event["event_type"] for event in frames] == ["frame.dispatched"] * 3
 
 
 async def test_a_claim_held_for_too_long_is_let_go_and_made_again(
