@@ -236,7 +236,7 @@ class _Run:
             return _error(failures.unknown_tool(task, self._tools))
         limit = None
         try:
-            if call.timeout is None:
+            if call.timeout is None or getattr(tool, "keeps_time", False):
                 return await work
             async with asyncio.timeout(call.timeout) as limit:
                 return await work

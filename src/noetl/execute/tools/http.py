@@ -22,6 +22,7 @@ class HttpTool:
     """Sends HTTP requests."""
 
     kind: ClassVar[str] = "http"
+    keeps_time: ClassVar[bool] = True
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -33,9 +34,9 @@ class HttpTool:
         started = time.perf_counter()
         try:
             seconds = _seconds(options.get("timeout"), call.timeout)
-            request = build(call, await prove(call.credentials, call.auth))
             follow, verify = options.get("follow_redirects") is not False, options.get("verify_ssl") is not False
             async with asyncio.timeout(seconds):
+                request = build(call, await prove(call.credentials, call.auth))
                 url, reply = await answer(
                     call.resources, request, seconds=seconds, follow=follow, verify=verify, limit=self._max_bytes
                 )

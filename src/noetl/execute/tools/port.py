@@ -65,7 +65,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     `options` are the task's own fields, `input` its bindings, `scope` the names templates see (for code that asks for
     them by name). `key` names the effect: the same for every try at the same task of the same row, so a tool whose
     target understands idempotency keys can pass it on. `timeout` is in seconds and binding for the caller too: a tool
-    still running then is cancelled.
+    still running then is cancelled, unless it says that it keeps the time by itself.
     """
 
     kind: str
@@ -83,7 +83,10 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Tool(Protocol):
-    """One kind of task. Instances are shared by all calls of a worker and hold no state of a call."""
+    """One kind of task. Instances are shared by all calls of a worker and hold no state of a call.
+
+    One whose `keeps_time` is true always ends within the timeout of its call and says so in words of its own.
+    """
 
     kind: ClassVar[str]
 

@@ -27,24 +27,28 @@ _OWN_FAULTS = (asyncpg.PostgresError, BadCommand, ValueError)
 """What one call may have done wrong without the connection being lost."""
 
 
+_TOGETHER = Result([], [], None)
+"""What is known of a statement that was sent together with others."""
+
+
 class Piece(NamedTuple):
     """The statements of one call."""
 
     call: Call
     found: tuple[Statement, ...]
+    is_text: bool = False
+    """Whether it can be sent together with others."""
+    repeated: str | None = None
+    """The text of a command with parameters: calls with the same text differ in their values alone."""
 
-    @property
-    def is_text(self) -> bool:
-        """Whether it can be sent together with others."""
-        return self.call.options.get("params") is None and not gives_rows(self.found[-1])
 
-    @property
-    def repeated(self) -> str | None:
-        """The text of a command with parameters: calls with the same text differ in their values alone."""
-        params = self.call.options.get("params")
-        if params is None or len(self.found) != 1 or gives_rows(self.found[0]):
-            return None
-        return f"{'names' if isinstance(params, dict) else 'list'} {self.found[0].text}"
+def _piece(call: Call, found: tuple[Statement, ...]) -> Piece:
+    params = call.options.get("params")
+    if params is None:
+        return Piece(call, found, is_text=not gives_rows(found[-1]))
+    if len(found) != 1 or gives_rows(found[0]):
+        return Piece(call, found)
+    return Piece(call, found, repeated=f"{'names' if isinstance(params, dict) else 'list'} {found[0].text}")
 
 
 async def run_batch(calls: Sequence[Call], resources: Resources) -> list[Outcome]:
@@ -64,7 +68,7 @@ async def run_batch(calls: Sequence[Call], resources: Resources) -> list[Outcome
         if any(stands_alone(statement) for statement in found):
             outcomes[place] = await PostgresTool().run(call)
         else:
-            pieces[place] = Piece(call, found)
+            pieces[place] = _piece(call, found)
     if pieces:
         done = await _run(list(pieces.values()), resources)
         outcomes |= dict(zip(pieces, done, strict=True))
@@ -127,19 +131,16 @@ async def _send(connection: Connection, pieces: Sequence[Piece]) -> list[Result]
     if not pieces:
         return []
     tag = await connection.execute(BETWEEN.join(joined(piece.found) for piece in pieces))
-    return [Result([], [], None)] * (len(pieces) - 1) + [commanded(tag)]
+    return [_TOGETHER] * (len(pieces) - 1) + [commanded(tag)]
 
 
 async def _send_many(connection: Connection, pool: Pool, pieces: Sequence[Piece]) -> list[Result]:
     """Send one command with the values of many calls; the driver lets no round trip wait for the one before."""
-    values = list[list[str | None]]()
-    for piece in pieces:
-        params = piece.call.options.get("params")
-        given = named(params)
-        bound = await bind(connection, pool, piece.found[0].text, given, listed=not isinstance(params, dict))
-        values.append(bound.values(given))
-    await connection.executemany(bound.text, values)
-    return [Result([], [], None)] * len(pieces)
+    given = [named(piece.call.options.get("params")) for piece in pieces]
+    is_listed = not isinstance(pieces[0].call.options.get("params"), dict)
+    bound = await bind(connection, pool, pieces[0].found[0].text, given[0], listed=is_listed)
+    await connection.executemany(bound.text, [bound.values(each) for each in given])
+    return [_TOGETHER] * len(pieces)
 
 
 async def _run_piece(connection: Connection, pool: Pool, piece: Piece) -> Result:

@@ -27,7 +27,10 @@ class Bound:
     def values(self, params: Mapping[str, Any]) -> list[str | None]:
         """Return the parameters' texts in the order of their places."""
         pairs = zip(self.names, self.arrays, strict=True)
-        return [text_of(params[name], array=array) for name, array in pairs]
+        try:
+            return [text_of(params[name], array=array) for name, array in pairs]
+        except KeyError:
+            raise _without([name for name in self.names if name not in params]) from None
 
 
 def named(params: Any) -> dict[str, Any]:
@@ -37,6 +40,10 @@ def named(params: Any) -> dict[str, Any]:
     if isinstance(params, Sequence) and not isinstance(params, str | bytes):
         return {str(place): value for place, value in enumerate(params, 1)}
     raise BadCommand("`params` of a postgres task is a list (for $1, $2) or a mapping (for :name)")
+
+
+def _without(names: Sequence[str]) -> BadCommand:
+    return BadCommand(f"`params` of the postgres task has no value for {', '.join(names)}")
 
 
 async def bind(connection: Connection, pool: Pool, text: str, params: Mapping[str, Any], *, listed: bool) -> Bound:
@@ -50,7 +57,7 @@ async def bind(connection: Connection, pool: Pool, text: str, params: Mapping[st
         if names:
             missing = [name for name in names if name not in params]
             if missing:
-                raise BadCommand(f"`params` of the postgres task has no value for {', '.join(missing)}")
+                raise _without(missing)
             types = (await connection.prepare(numbered, name="")).get_parameters()
         casts = [_cast(kind) for kind in types]
         sent = replace_placeholders(numbered, lambda match: _replaced_number(match, casts))

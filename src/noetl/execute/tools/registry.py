@@ -39,6 +39,7 @@ class LazyTool:
         self._point = point
         self._settings = settings
         self._tool: Tool | None = None
+        self.keeps_time = False
 
     def tool(self) -> Tool:
         """Return the tool itself, loaded."""
@@ -54,6 +55,7 @@ class LazyTool:
             self._tool = made
             # From now on callers get the tool's own coroutine, without one of ours around it.
             self.run = made.run  # type: ignore[method-assign]
+            self.keeps_time = bool(getattr(made, "keeps_time", False))
         return self._tool
 
     async def run(self, call: Call) -> Outcome:

@@ -44,6 +44,17 @@ async def ids(observer: asyncpg.Connection, table: str = "saved") -> list[int]:
     return [row["id"] for row in await observer.fetch(f"SELECT id FROM {table} ORDER BY id")]
 
 
+async def test_a_call_without_one_of_its_values_fails_alone(caller: Caller, observer: asyncpg.Connection) -> None:
+    command = "INSERT INTO saved VALUES (:id, :work)"
+    given = [{"id": 1, "work": 1}, {"id": 2}, {"id": 3, "work": 1}]
+    outcomes = await run_batch([caller.call(command=command, params=one) for one in given], caller.resources)
+
+    assert [outcome.status for outcome in outcomes] == ["ok", "error", "ok"]
+    assert outcomes[1].error is not None
+    assert "has no value for work" in outcomes[1].error.message
+    assert await ids(observer) == [1, 3]
+
+
 async def test_a_batch_is_one_transaction(caller: Caller, observer: asyncpg.Connection) -> None:
     calls = [
         caller.call(
