@@ -70,6 +70,18 @@ async def test_a_batch_is_one_transaction(caller: Caller, observer: asyncpg.Conn
     assert await observer.fetchval("SELECT count(DISTINCT xmin::text) FROM saved") == 1
 
 
+async def test_many_values_of_one_command_are_one_transaction_too(caller: Caller, observer: asyncpg.Connection) -> None:
+    await observer.execute("CREATE TABLE page(id int PRIMARY KEY, body text)")
+    command = "INSERT INTO page VALUES ($1, $2)"
+    calls = [caller.call(command=command, params=[number, "x" * 20_000]) for number in range(200)]
+    assert [outcome.status for outcome in await run_batch(calls, caller.resources)] == ["ok"] * 200
+    assert await observer.fetchval("SELECT count(DISTINCT xmin::text) FROM page") == 1
+
+    again = [caller.call(command=command, params=[number, "y"]) for number in (300, 7, 301)]
+    assert [outcome.status for outcome in await run_batch(again, caller.resources)] == ["ok", "error", "ok"]
+    assert (await ids(observer, "page"))[-3:] == [199, 300, 301]
+
+
 async def test_one_bad_call_fails_alone(caller: Caller, observer: asyncpg.Connection) -> None:
     calls = [caller.call(command=f"INSERT INTO saved VALUES ({number}, 1)") for number in (1, 2, 2, 3)]
     calls.insert(1, caller.call(command="INSERT INTO nowhere VALUES (1)"))
