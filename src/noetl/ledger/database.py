@@ -139,9 +139,6 @@ class Database:
             # A paused client must not hold its locks, a shard head above all, for longer than this.
             "idle_in_transaction_session_timeout": str(int(self._idle_seconds * 1000)),
         }
-        if role == "projector":
-            # Few statements, each again and again on many connections: to plan them anew costs more than some of them.
-            settings["plan_cache_mode"] = "force_generic_plan"
         return settings if self._as_roles else {**settings, "role": f"noetl_{role}"}
 
 
