@@ -38,11 +38,11 @@ class Held:
     claimed: ClaimedRows
     claim: Claim
 
-    def is_frame(self, frame: FrameGrant | None) -> bool:
+    def became(self, frame: FrameGrant) -> bool:
         """Tell whether a frame was made of these rows."""
-        return frame is not None and frame.attempt == 1 and frame.rows_ref == self.claimed.rows
+        return frame.attempt == 1 and frame.rows_ref == self.claimed.rows
 
-    async def last(self) -> None:
+    async def keep(self) -> None:
         """Make the claim last, now that the ledger names its rows."""
         reach("rows.after_dispatch")
         await self.claim.commit()

@@ -211,9 +211,9 @@ class Slot:
         following = await self._committed(frame, end, report)
         if following is None:
             return None
-        if held is None or not held.is_frame(following):
+        if held is None or not held.became(following):
             return Taken(following)
-        await held.last()
+        await held.keep()
         return Taken(following, held.rows)
 
     async def _committed(self, frame: FrameGrant, end: FrameEnd, report: FrameReport) -> FrameGrant | None:
@@ -272,5 +272,5 @@ class Slot:
                 return None
             claimed = held.claimed
             frame = await self._dispatch.dispatch_rows(self._grant, self._worker, claimed.rows, claimed.row_count)
-            await held.last()
+            await held.keep()
             return Taken(frame, held.rows)
