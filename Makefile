@@ -12,7 +12,7 @@ help: ## Show what can be made
 $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "NoETL needs Python 3.11 or newer (set PYTHON=...)"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $(READY)
 
@@ -25,11 +25,11 @@ demo: $(READY) ## Run the example pipeline on embedded defaults, change it, go b
 # Hundreds of processes are started by tests, and where PYTHONDONTWRITEBYTECODE is set each would compile everything anew.
 test: $(READY) ## Run the tests, with the servers they need
 	@$(BIN)/python -m compileall -q src
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --max-worker-restart 0 --dist loadgroup -m "not slow" $(ARGS)
 
 test-slow: $(READY) ## Run the tests that start Spark over and over: clusters, drivers, kills, the ledger on them
 	@$(BIN)/python -m compileall -q src
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow $(ARGS)
+	$(BIN)/python -m pytest -n 2 --max-worker-restart 0 --dist loadgroup -o faulthandler_timeout=1300 -m slow $(ARGS)
 
 check: $(READY) ## Lint, types, layers, generated files, invariants
 	$(BIN)/ruff check .
@@ -46,8 +46,8 @@ bench: $(READY) ## Measure all figures against their floors (ARGS="append --json
 	$(BIN)/python -m bench $(or $(ARGS),all)
 
 lock: $(READY) ## Resolve the lock files anew
-	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --no-header --allow-unsafe --upgrade -o requirements.lock pyproject.toml
-	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --strip-extras --no-header --allow-unsafe --upgrade --extra dev -o requirements-dev.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-strip-extras --no-header --allow-unsafe --upgrade -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-strip-extras --no-header --allow-unsafe --upgrade --extra dev -o requirements-dev.lock pyproject.toml
 
 clean: ## Remove the environment and caches; the data in .noetl stay
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
