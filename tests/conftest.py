@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from _pytest.nodeid import NodeId
@@ -21,6 +22,10 @@ pytest_plugins = [
 
 # Small jobs in many JVMs: compiling them quickly takes less time than running them quickly would save.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+# A shell that runs the tests in the background lets them ignore Ctrl-C, and so would every process they start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SHARED_SPARK = {
     "spark": "spark_session",

@@ -24,7 +24,7 @@ from noetl.playbook.fitting import described
 from noetl.playbook.grammar import NAME, TASK_FIELDS, WORD
 from noetl.playbook.grammar_root import PLAYBOOK
 from noetl.playbook.shapes import Either, Field, ListOf, MapOf, Record, Shape, TaskByKind
-from noetl.playbook.tool_fields import KINDS, NOT_RUNNABLE, task_record
+from noetl.playbook.tool_fields import KINDS, NOT_RUNNABLE, ONLY_READ, task_record
 from noetl.runtime.config.reference import render as render_configuration
 from noetl.runtime.role_metrics import all_role_series
 from noetl.runtime.telemetry import Metrics
@@ -121,6 +121,8 @@ def render_playbook() -> str:
                 parts.append(f"{'Exactly' if group.required else 'At most'} one of {names}.\n")
     missing = ", ".join(f"`{kind}`" for kind in sorted(NOT_RUNNABLE))
     parts.append(f"## Kinds this build does not have\n\n{missing}. A playbook that uses one is refused.\n")
+    read = ", ".join(f"`{kind}`" for kind in ONLY_READ)
+    parts.append(f"{read}. A playbook that uses one is read with a warning; a run fails when it comes to the task.\n")
     return "\n".join(parts)
 
 
@@ -198,14 +200,17 @@ def render_api(api: dict[str, Any]) -> str:
     parts = [
         "# REST API\n\nMade from the routes. [openapi.json](openapi.json) has the bodies and answers; a server gives the "
         "same under\n`/api/openapi.json`. A token is sent as `Authorization: Bearer noetl_…`. Ids are text. Errors are "
-        "problem documents\n(RFC 9457) with a `code` of [Errors](errors.md). *Keyed* routes heed an `Idempotency-Key`.\n"
+        "problem documents\n(RFC 9457) with a `code` of [Errors](errors.md).\n\n"
+        "A request with an `Idempotency-Key` is done once or refused. *Keyed* routes remember the key: the same request "
+        "again\ngets the first answer, another one under the same key 422. Routes that do a thing only once in any case "
+        "take the header\nand need it not. The others, marked *no key*, answer 400 and do nothing.\n"
     ]
     nouns: dict[str, list[str]] = {}
     for path, methods in api["paths"].items():
         for method, operation in methods.items():
             roles = ", ".join(operation.get("x-noetl-roles", ["anyone, without a token"]))
             names = {parameter["name"] for parameter in operation["parameters"]}
-            keyed = " Keyed." if "Idempotency-Key" in names else ""
+            keyed = " Keyed." if "Idempotency-Key" in names else " No key." * ("x-noetl-no-key" in operation)
             route = f"`{method.upper()} {path}`"
             nouns.setdefault(operation["tags"][0], []).append(f"| {route} | {operation['summary']}{keyed} | {roles} |")
     for noun, rows in nouns.items():

@@ -21,6 +21,7 @@
     ├─ Erased               the tenant's key was destroyed                     (terminal)
     ├─ PayloadCollected     garbage collection took the object: store it again (transient)
     ├─ Unavailable          a server does not answer                           (transient)
+    │  └─ EventsWait        accepted, and on the way into the ledger
     └─ Unsupported          this build or server cannot do that                (terminal)
 
 The disposition tells a caller what to do: *terminal* errors are reported, *transient* ones are tried again, and
@@ -172,6 +173,12 @@ class Unavailable(NoetlError):
 
     code = "unavailable"
     disposition = "transient"
+
+
+class EventsWait(Unavailable):
+    """What was asked for is accepted, and its events are still on their way into the ledger."""
+
+    code = "events_wait"
 
 
 class Unsupported(NoetlError):

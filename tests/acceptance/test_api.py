@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from noetl.catalog.playbooks import Catalog
 from noetl.credentials.keyring import KeyRing
 from noetl.credentials.store import CredentialStore
 from noetl.credentials.tokens import ApiTokens
+from noetl.runtime.awaited_server import Waiting
 from noetl.runtime.config import load_settings
 from noetl.runtime.engine import open_engine, producer_of
 from noetl.runtime.remote_worker import open_remote_worker
@@ -100,7 +101,7 @@ async def api(owner_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         stack.push_async_callback(_ended, serving)
         url = f"http://127.0.0.1:{await port}"
         token, _ = await tokens.create(people.scope, "worker", "worker")
-        await stack.enter_async_context(open_remote_worker(settings, url, token, slots=3))
+        await stack.enter_async_context(open_remote_worker(settings, url, token, Waiting(nullcontext, print), slots=3))
         writer, _ = await tokens.create(people.scope, "person", "writer")
         headers = {"Authorization": f"Bearer {writer.reveal()}"}
         session = await stack.enter_async_context(aiohttp.ClientSession(headers=headers))

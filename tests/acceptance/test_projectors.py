@@ -24,7 +24,7 @@ from noetl.project.upcast import Upcasters
 from noetl.runtime.config import load_settings
 from noetl.runtime.projector import catch_up, open_projector, open_server_projector, projector_name, projectors_live
 from noetl.runtime.projector_metrics import ProjectionMetrics, projection_lags
-from noetl.runtime.streams import at_nats, open_stream
+from noetl.runtime.streams import open_stream
 from noetl.runtime.wiring import Runtime, open_runtime
 from noetl.stream.encoding import message_of
 from noetl.testing.parity import assert_parity
@@ -219,7 +219,9 @@ async def test_a_stream_wakes_a_projector_and_may_be_wiped(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NOETL_DATABASE_URL", owner_url)
     monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__STREAM_PREFIX", stream_prefix)
-    settings = at_nats(load_settings(), nats_url)
+    monkeypatch.setenv("NOETL_EVENT_STORE__DISTRIBUTION_BACKEND", "nats-jetstream")
+    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__URL", nats_url)
+    settings = load_settings()
     async with (
         open_runtime(settings) as runtime,
         open_stream(settings, runtime.database, "events") as stream,

@@ -40,8 +40,20 @@ metadata: {name: hello, path: demo/hello}
 workflow:
   - step: each
     loop: {in: "{{ range(3) }}", iterator: item, spec: {mode: parallel, max_in_flight: 2}}
-    tool: {kind: noop}
+    tool: {kind: shell, command: "echo {{ iter.item }}"}
 """
+
+
+def shown(url: str) -> dict[str, float]:
+    """Return every series of an endpoint by name and labels."""
+    with urlopen(f"{url}/metrics", timeout=PATIENCE) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain")
+        text = answer.read().decode()
+    return {
+        sample.name + "".join(f"{{{key}={value}}}" for key, value in sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 class Role:
@@ -67,14 +79,7 @@ class Role:
 
     def figures(self) -> dict[str, float]:
         """Return every series by name and labels."""
-        with urlopen(f"{self.url}/metrics", timeout=PATIENCE) as answer:
-            assert answer.headers["Content-Type"].startswith("text/plain")
-            text = answer.read().decode()
-        return {
-            sample.name + "".join(f"{{{key}={value}}}" for key, value in sorted(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
+        return shown(self.url)
 
     def until(self, **wanted: float) -> dict[str, float]:
         """Ask until the series have these values; the endpoint reads once a second at most."""
@@ -264,7 +269,11 @@ def test_a_worker_for_a_server_tells_what_it_did(noetl: Noetl, begin: Begin, mon
             assert json.load(answer)["status"] == "COMPLETED"
         found = worker.until(worker_slots=2, worker_slots_busy=0)
         assert found["worker_commands_total"] >= 1
+        assert found["noetl_payload_bytes_total{direction=written}{tier=object}"] > 0
         worker.ended()
+        began = time.monotonic()
+        while shown(url)["projector_projected_total"] == 0:
+            assert time.monotonic() - began < PATIENCE, "a server that projects itself counts what it projects"
         server.send_signal(signal.SIGTERM)
         assert server.wait(PATIENCE) == 0
 

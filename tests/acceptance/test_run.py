@@ -171,6 +171,7 @@ def test_a_wrong_playbook_exits_with_2_and_says_where_before_anything_starts(
     [
         (["nowhere.yaml"], "there is no file nowhere.yaml"),
         (["demo/nowhere"], "there is no file demo/nowhere, and the catalog has no playbook demo/nowhere"),
+        (["."], ". is a directory"),
         (["hello.yaml", "--set", "name"], "--set 'name' is no NAME=VALUE"),
         (["hello.yaml", "--payload", "{"], "--payload is no JSON"),
     ],

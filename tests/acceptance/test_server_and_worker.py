@@ -8,9 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -138,6 +140,56 @@ workflow:
     assert facts["results"]["say"]["data"] == {"length": 11, "said": "*** of eu"}
 
 
+def test_a_worker_waits_for_its_server_and_goes_on_when_it_comes_back(noetl: Noetl, begin: Begin) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    url = f"http://127.0.0.1:{port}"
+    worker = begin("worker", "--slots", "2", "--server", url, NOETL_WORKER__REGISTER_SECONDS="0.2")
+    assert line(worker) == f"waiting: the server at {url} does not answer: Connection refused"
+    assert noetl("catalog", "register", "hello.yaml")[0] == 0
+    for number in range(2):
+        server = begin("server", "--port", port)
+        assert line(server) == f"listening on {url}"
+        assert line(worker) == ("the server answers again" if number else f"working with 2 slots for {url}")
+        started = call(f"{url}/api/execute", {"path": "demo/hello"})
+        assert ended(noetl, started["execution_id"])["status"] == "COMPLETED"
+        server.kill()
+        server.wait(30)
+        assert line(worker).startswith(f"going on asking: the server at {url} does not answer")
+    worker.send_signal(signal.SIGTERM)
+    assert line(worker).startswith("SIGTERM: "), "an outage is told about once"
+    assert worker.wait(30) == 0
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_waits_for_its_server_stops_at_once(told: signal.Signals, begin: Begin) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    worker = begin("worker", "--server", url)
+    line(worker)
+    worker.send_signal(told)
+    assert line(worker) == f"{told.name}: stopping at once"
+    assert worker.wait(5) == 0, "nothing was cut short"
+
+
+def test_what_is_no_noetl_server_is_not_waited_for(begin: Begin, tmp_path: Path) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>hello</html>")
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Other) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        worker = begin("worker", "--server", f"http://127.0.0.1:{other.server_port}")
+        assert worker.wait(30) == 2
+        other.shutdown()
+    assert "is no NoETL server" in (tmp_path / "0.log").read_text()
+
+
 def test_a_second_signal_stops_at_once(noetl: Noetl, begin: Begin) -> None:
     server = begin("server", "--port", "0", "--workers-slots", "2")
     url = line(server).removeprefix("listening on ")
@@ -165,6 +217,8 @@ def test_with_a_token_a_server_admits_only_those_who_carry_one(noetl: Noetl, beg
     unknown.value.close()
     refused = begin("worker", "--server", url)
     assert refused.wait(30) == 1
+    refused = begin("worker", "--server", url, NOETL_WORKER__TOKEN=made["writer"])
+    assert refused.wait(30) == 1
     worker = begin("worker", "--server", url, NOETL_WORKER__TOKEN=made["worker"])
     assert line(worker) == f"working with 16 slots for {url}"
     started = call(f"{url}/api/execute", {"path": "demo/hello"}, made["writer"])
@@ -175,7 +229,11 @@ def test_with_a_token_a_server_admits_only_those_who_carry_one(noetl: Noetl, beg
     ("arguments", "code", "said"),
     [
         (["server", "--host", "0.0.0.0", "--port", "0"], 2, "error: refusing to listen on 0.0.0.0 without tokens"),
-        (["worker", "--server", "http://127.0.0.1:1"], 3, "error: the server at http://127.0.0.1:1 does not answer"),
+        (["worker", "--server", "127.0.0.1:8082"], 2, "error: the server's address is not a URL of the form http://"),
+        (["worker", "--server", "ftp://127.0.0.1:8082"], 2, "error: the server's address is not a URL"),
+        (["worker", "--server", "http://"], 2, "error: the server's address is not a URL"),
+        (["worker", "--server", "http://127.0.0.1:99999"], 2, "error: the server's address is not a URL"),
+        (["worker", "--server", "http://ann:secret@127.0.0.1:1"], 2, "error: the server's address is not a URL"),
     ],
 )
 def test_a_role_that_cannot_start_says_why(arguments: list[str], code: int, said: str, noetl: Noetl) -> None:

@@ -1,4 +1,4 @@
-"""The ledger's contract where every event goes through a stream and the materializer writes it."""
+"""The ledger's contract where every event goes through a stream and the materializer writes it, or compares it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from noetl.ledger.postgres import PostgresLedger
 from noetl.stream.memory import MemoryStream
 from noetl.stream.nats import NatsStream
 from noetl.stream.nats_connection import NatsConnection
-from noetl.stream.port import WRITES
+from noetl.stream.port import EVENTS, WRITES
 from noetl.testing.ledger_contract import LedgerContract
-from noetl.testing.write_paths import write_path_stream
+from noetl.testing.write_paths import write_path_shadow, write_path_stream
 
 pytestmark = pytest.mark.service
 
@@ -39,5 +39,30 @@ class TestThroughJetStream(LedgerContract):
     ) -> AsyncIterator[PostgresLedger]:
         ledger = PostgresLedger(database)
         async with write_path_stream(database, ledger, NatsStream(nats_connection, f"{stream_prefix}_writes")):
+            yield ledger
+        await ledger.close()
+
+
+class TestInTheShadow(LedgerContract):
+    """INV-128: whatever an append may do, a materializer would have written the same."""
+
+    @pytest.fixture
+    async def ledger(self, database: Database) -> AsyncIterator[PostgresLedger]:
+        ledger = PostgresLedger(database)
+        async with write_path_shadow(database, MemoryStream(EVENTS)):
+            yield ledger
+        await ledger.close()
+
+
+@pytest.mark.slow
+class TestInTheShadowOfJetStream(LedgerContract):
+    """INV-128, with a real NATS server."""
+
+    @pytest.fixture
+    async def ledger(
+        self, database: Database, nats_connection: NatsConnection, stream_prefix: str
+    ) -> AsyncIterator[PostgresLedger]:
+        ledger = PostgresLedger(database)
+        async with write_path_shadow(database, NatsStream(nats_connection, f"{stream_prefix}_events")):
             yield ledger
         await ledger.close()

@@ -230,7 +230,7 @@ async def test_the_database_and_the_rule_say_the_same(
             for patience in patiences:
                 async with database.transaction(SCOPE) as connection:
                     found = await connection.fetch(
-                        _PENDING, 100, who.node, who.zone, who.region, *opening(who, patience)
+                        _PENDING, 100, who.node, who.zone, who.region, *opening(who, patience), True
                     )
                 expected = {
                     f"s{number}/1/0" for number, place in enumerate(places) if may_take(who, place, waited, patience)

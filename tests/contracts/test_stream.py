@@ -86,6 +86,7 @@ class TestPostgresStream(StreamContract):
     """The embedded default."""
 
     keeps_messages = False
+    knows_readers = False
 
     @pytest.fixture
     async def ground(self, database: Database, ledger: PostgresLedger) -> AsyncIterator[Appending]:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from noetl.stream.hints import Hints, MemoryHints
+from noetl.stream.hints import Hints, MemoryHints, count
 from noetl.stream.nats_connection import NatsConnection
 from noetl.stream.nats_hints import NatsHints
 
@@ -38,24 +38,38 @@ class HintsContract:
         assert [await hints.get(key) for key in keys] == [str(number).encode() for number in range(len(keys))]
 
     async def test_each_sum_of_a_counter_is_returned_once(self, hints: Hints) -> None:
-        sums = await asyncio.gather(*(hints.count("items") for _ in range(5)))
+        sums = await asyncio.gather(*(count(hints, "items") for _ in range(5)))
         told = [each for each in sums if each is not None]
         assert sorted(told) == list(range(1, len(told) + 1))
         assert len(told) == 5 - hints.errors
-        assert await hints.count("items", 10) == len(told) + 10
+        assert await count(hints, "items", 10) == len(told) + 10
+
+    async def test_of_several_who_change_a_note_at_once_none_is_lost(self, hints: Hints) -> None:
+        told = await asyncio.gather(*(hints.change("who", lambda b, n=n: (b or b"") + n) for n in (b"a", b"b", b"c")))
+        left = await hints.get("who")
+        assert left is not None
+        assert sorted(left) == sorted(b"abc")
+        assert left in told
+        assert hints.errors == 0
+
+    async def test_a_counter_begins_where_it_is_told_to_and_nowhere_else(self, hints: Hints) -> None:
+        assert await count(hints, "items", begin=100) == 101
+        assert await count(hints, "items", begin=700) == 102
+        await hints.forget("items")
+        assert await count(hints, "items", begin=700) == 701
 
     async def test_a_counter_can_be_forgotten_and_begins_again(self, hints: Hints) -> None:
-        assert await hints.count("items", 3) == 3
+        assert await count(hints, "items", 3) == 3
         await hints.forget("items")
-        assert await hints.count("items") == 1
+        assert await count(hints, "items") == 1
 
     async def test_a_store_that_is_wiped_midway_goes_on(self, hints: Hints, wipe: Wipe) -> None:
         assert await hints.put("a", b"1")
-        assert await hints.count("items", 5) == 5
+        assert await count(hints, "items", 5) == 5
         await wipe()
         assert await hints.get("a") is None
         assert hints.misses == 1
-        assert await hints.count("items") == 1
+        assert await count(hints, "items") == 1
         await wipe()
         assert await hints.put("a", b"2")
         assert await hints.get("a") == b"2"
@@ -116,7 +130,7 @@ async def test_a_server_that_is_away_is_a_miss_and_no_error_of_the_caller() -> N
         hints = NatsHints(connection)
         assert await hints.get("a") is None
         assert not await hints.put("a", b"1")
-        assert await hints.count("items") is None
+        assert await count(hints, "items") is None
         await hints.forget("a")
         assert (hints.misses, hints.errors) == (1, 4)
         await connection.close()

@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-from noetl.api.endpoint import ANYONE, Caller, Endpoint
+from noetl.api.endpoint import ANYONE, ONLY_WORKERS, Caller, Endpoint
 from noetl.api.problems import Unauthenticated
+from noetl.credentials.secret import Secret
 from noetl.credentials.tokens import ApiTokens, TokenHolder, digest
 from noetl.errors import Denied
 from noetl.model.stream import Scope
@@ -31,11 +32,13 @@ class Admission:
         *,
         required: bool,
         default_scope: Scope,
+        worker_secret: Secret | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tokens = tokens
         self._required = required
         self._default_scope = default_scope
+        self._worker_secret = worker_secret
         self._clock = clock
         self._kept: OrderedDict[bytes, tuple[float, TokenHolder]] = OrderedDict()
 
@@ -44,22 +47,20 @@ class Admission:
         if endpoint.roles is None:
             return Caller(self._default_scope, frozenset(), "anyone")
         # What is of all tenants is not the local organization's to give away: it takes a token everywhere.
-        if not self._required and endpoint.roles & ANYONE:
+        if not self._required and endpoint.roles & ANYONE and not _shows_token(request, endpoint):
             _refuse_other_sites(request)
-            return Caller(self._default_scope, ANYONE, "local")
-        holder = await self._holder(request)
+            return Caller(self._default_scope, ANYONE, "local", shared=self._worker_secret)
+        token = _token(request)
+        holder = await self._holder(token)
         if holder.role not in endpoint.roles:
             raise Denied(
                 f"a token of the role {holder.role} may not call {endpoint.method} {endpoint.template}",
                 hint=f"it takes one of {', '.join(sorted(endpoint.roles))}",
             )
-        return Caller(holder.scope, frozenset({holder.role}), f"token/{holder.token_id}", holder.token_id)
+        name = f"token/{holder.token_id}"
+        return Caller(holder.scope, frozenset({holder.role}), name, holder.token_id, Secret(token))
 
-    async def _holder(self, request: Request) -> TokenHolder:
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        token = token.strip()
-        if kind.lower() != "bearer" or not token:
-            raise Unauthenticated("the request carries no token", hint="send `Authorization: Bearer noetl_…`")
+    async def _holder(self, token: str) -> TokenHolder:
         # The token itself is not kept, not even in memory.
         key = digest(token)
         until, found = self._kept.get(key, (0.0, None))
@@ -74,6 +75,19 @@ class Admission:
         while len(self._kept) > _MOST:
             self._kept.popitem(last=False)
         return holder
+
+
+def _token(request: Request) -> str:
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    if kind.lower() != "bearer" or not token:
+        raise Unauthenticated("the request carries no token", hint="send `Authorization: Bearer noetl_…`")
+    return token
+
+
+def _shows_token(request: Request, endpoint: Endpoint) -> bool:
+    """Tell whether a worker wants its secrets sealed with its token, which must be a good one then."""
+    return endpoint.roles == ONLY_WORKERS and "authorization" in request.headers
 
 
 def _refuse_other_sites(request: Request) -> None:

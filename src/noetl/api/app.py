@@ -29,8 +29,15 @@ from noetl.model.read_token import parse_read_token
 
 def make_app(services: Services) -> Starlette:
     """Make the application of one server."""
-    admission = Admission(services.tokens, required=services.auth_required, default_scope=services.default_scope)
+    admission = Admission(
+        services.tokens,
+        required=services.auth_required,
+        default_scope=services.default_scope,
+        worker_secret=services.worker_secret,
+    )
     endpoints = all_routes.endpoints()
+    for one in endpoints:
+        services.metrics.http_route(one.method, one.template, one.status)
     app = Starlette(
         routes=[
             Route(one.path, _handler(one, services, admission), methods=[one.method], name=one.name)
@@ -46,6 +53,14 @@ def make_app(services: Services) -> Starlette:
     return app
 
 
+def _unheeded(endpoint: Endpoint) -> InputError:
+    """Say that a key would not keep the request from being done twice."""
+    return InputError(
+        f"{endpoint.method} {endpoint.template} heeds no Idempotency-Key: sent again, it would be done again",
+        hint="leave the header out, and when an answer got lost look what was done before you send it again",
+    )
+
+
 async def _covered(call: Call) -> None:
     """Wait until a read sees what the caller wrote before, as its token says."""
     token = parse_read_token(call.request.headers[READ_TOKEN])
@@ -57,6 +72,8 @@ def _handler(endpoint: Endpoint, services: Services, admission: Admission) -> Ca
         began = time.perf_counter()
         try:
             call = Call(services, await admission.caller(request, endpoint), request)
+            if endpoint.refuses_key and "idempotency-key" in request.headers:
+                raise _unheeded(endpoint)
             if endpoint.method == "GET" and READ_TOKEN in request.headers:
                 await _covered(call)
             response = _response(endpoint, await endpoint.handle(call, **await _arguments(endpoint, call)))
@@ -125,6 +142,7 @@ def _response(endpoint: Endpoint, value: Any) -> Response:
     return Response(wire.encode(answer.value), answer.status, headers, "application/json")
 
 
-def _plain(_request: Request, problem: Exception) -> Response:
+def _plain(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
-    return problems.plain_status(problem.status_code, dict(problem.headers or {}))
+    asked = f"{request.method} {request.url.path}"
+    return problems.plain_status(problem.status_code, asked, dict(problem.headers or {}))

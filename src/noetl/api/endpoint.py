@@ -15,6 +15,7 @@ from uuid import UUID
 from starlette.requests import Request
 
 from noetl.api.services import Services
+from noetl.credentials.secret import Secret
 from noetl.credentials.tokens import OrganizationRole, Role
 from noetl.errors import InputError
 from noetl.model.stream import Scope
@@ -28,7 +29,7 @@ WRITERS: frozenset[Role] = frozenset({"writer", "admin"})
 ADMINS: frozenset[Role] = frozenset({"admin"})
 WORKERS: frozenset[Role] = frozenset({"worker", "admin"})
 ONLY_WORKERS: frozenset[Role] = frozenset({"worker"})
-"""For what has secrets in its answer, which no person is given."""
+"""For what has sealed secrets in its answer, which no person is given."""
 OPERATORS: frozenset[Role] = frozenset({"operator"})
 
 READ_TOKEN = "noetl-read-token"  # noqa: S105 - the name of a header
@@ -47,6 +48,8 @@ class Caller:
     name: str
     token_id: UUID | None = None
     """The token that was shown, if one was."""
+    shared: Secret | None = None
+    """What nobody but the caller and this server knows, to seal secrets with."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,15 @@ class Endpoint:
     status: int
     keyed: bool
     """Whether it heeds an Idempotency-Key."""
+    repeatable: bool
+    """Whether the same request again comes to the same, so that a key has nothing to add."""
     body_optional: bool
     media_type: str
+
+    @property
+    def refuses_key(self) -> bool:
+        """Whether a key would not keep a request from being done twice, and is refused for that."""
+        return not (self.keyed or self.repeatable)
 
     @property
     def template(self) -> str:
@@ -143,6 +153,7 @@ class Routes:
         *,
         status: int = 200,
         keyed: bool = False,
+        repeatable: bool = False,
         media_type: str = "application/json",
     ) -> Callable[[Handler], Handler]:
         def declare(handle: Handler) -> Handler:
@@ -162,6 +173,8 @@ class Routes:
                     answer=hints.get("return"),
                     status=status,
                     keyed=keyed,
+                    # What a worker sends twice is fenced by its lease, and what GET and DELETE do stays done.
+                    repeatable=repeatable or method != "POST" or roles in (WORKERS, ONLY_WORKERS),
                     body_optional="body" in hints and signature.parameters["body"].default is None,
                     media_type=media_type,
                 )

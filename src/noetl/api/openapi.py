@@ -64,6 +64,8 @@ def _operation(one: Endpoint, refs: dict[Any, Any]) -> dict[str, Any]:
         found["description"] = description.strip()
     if one.roles is not None:
         found["x-noetl-roles"] = sorted(one.roles)
+    if one.refuses_key:
+        found["x-noetl-no-key"] = True
     if one.body is not None:
         content = {"application/json": {"schema": refs[one.body]}}
         found["requestBody"] = {"required": not one.body_optional, "content": content}

@@ -126,11 +126,15 @@ def unexpected(method: str, route: str) -> Response:
     )
 
 
-def plain_status(status: int, headers: dict[str, str]) -> Response:
-    """Answer with a status of HTTP itself, such as an unknown address or method."""
+def plain_status(status: int, asked: str, headers: dict[str, str]) -> Response:
+    """Answer with a status of HTTP itself, such as an unknown address or method; `asked` is both."""
     phrase = HTTPStatus(status).phrase
     code = phrase.lower().replace(" ", "_")
-    return _response(Problem(type=f"urn:noetl:problem:{code}", title=phrase, status=status, code=code), headers)
+    kind = f"urn:noetl:problem:{code}"
+    if status not in (404, 405):
+        return _response(Problem(type=kind, title=phrase, status=status, code=code), headers)
+    detail, hint = f"there is no route {asked[:200]}", "GET /api/openapi.json describes those there are"
+    return _response(Problem(type=kind, title=phrase, status=status, code=code, detail=detail, hint=hint), headers)
 
 
 def _response(problem: Problem, headers: dict[str, Any]) -> Response:

@@ -9,7 +9,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from noetl.errors import ConfigError
-from noetl.runtime.listening import QuietServer, bound, is_loopback
+from noetl.runtime.listening import QuietServer, allow_many_connections, bound, is_loopback
 
 DRAIN_SECONDS = 15
 """How long requests under way may take once the server stops."""
@@ -24,6 +24,7 @@ async def serve(
             f"refusing to listen on {host} without tokens: anybody who can reach it could run code here",
             hint="make a token with `noetl credentials token create`, or listen on 127.0.0.1",
         )
+    allow_many_connections()
     listening = bound(host, port)
     number: int = listening.getsockname()[1]
     config = uvicorn.Config(

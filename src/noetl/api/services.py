@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noetl.catalog.playbooks import Catalog
+from noetl.credentials.secret import Secret
 from noetl.credentials.store import CredentialStore
 from noetl.credentials.tokens import ApiTokens
 from noetl.dispatch.engine import Engine
@@ -40,6 +41,10 @@ class Keychains(Protocol):
 
 class Meter(Protocol):
     """What the API tells about itself, and what it prints at `/metrics`."""
+
+    def http_route(self, method: str, route: str, status: int) -> None:
+        """Show a route from the start, under the status of a good answer."""
+        ...
 
     def http_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request under the template of its route."""
@@ -92,6 +97,8 @@ class Services:
     auth_required: bool
     default_scope: Scope
     """Whose a request without a token is, where none is required."""
+    worker_secret: Secret | None = None
+    """What workers without a token share with this server; None where tokens are required."""
     pipelines: Pipelines | None = None
     """None where this server builds no datasets: there are no DAGs, datasets and tasks then."""
     lake: LakeFiles | None = None
@@ -107,6 +114,8 @@ class Services:
     """Where stages are projected; None is `database`."""
     facts: Facts | None = None
     """What records facts through the stream; None where they are appended to the ledger."""
+    lost_facts: Callable[[], int] = lambda: 0
+    """How many acknowledged facts the stream lost, as far as this server knows."""
     read_token_seconds: float = 10.0
     """How long a read waits for what its token stands for."""
     max_body_bytes: int = 16 * 1024 * 1024

@@ -19,6 +19,9 @@ NO_NUL = r"^[^\x00]*$"
 """PostgreSQL's text cannot hold a NUL character, and no caller means one."""
 Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=NO_NUL)]
 Text = Annotated[str, Meta(max_length=10_000, pattern=NO_NUL)]
+ReadTokenText = Annotated[
+    str, Meta(description="Sent as `Noetl-Read-Token` with a read, it makes that read wait until it sees this write.")
+]
 Attempt = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 TEXT_IDS = ID_FIELDS | {"issued_event_id", "child_execution_id", "rerun_of"}

@@ -47,10 +47,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """The answer to a registration; `created` is false when the same source stood already."""
+    """The answer to a change; `created` is false when the same source stood already."""
 
     entry: Entry
     created: bool
+    stream_version: int
+    """The version of the path's stream that has the change."""
     warnings: tuple[str, ...] = ()
 
 
@@ -91,7 +93,7 @@ class Catalog:
             for entry in versions:
                 if entry.digest == playbook.digest and not entry.removed:
                     self._keep(scope, entry.catalog_id, playbook)
-                    return Registered(entry, created=False, warnings=warnings)
+                    return Registered(entry, created=False, stream_version=known, warnings=warnings)
             entry = Entry(
                 catalog_id=str(
                     uuid.uuid5(
@@ -111,21 +113,22 @@ class Catalog:
             except (VersionConflict, asyncpg.UniqueViolationError):
                 continue
             self._keep(scope, entry.catalog_id, playbook)
-            return Registered(entry, created=True, warnings=warnings)
+            return Registered(entry, created=True, stream_version=known + 1, warnings=warnings)
 
-    async def set_removed(self, scope: Scope, path: str, version: int, *, removed: bool) -> Entry:
+    async def set_removed(self, scope: Scope, path: str, version: int, *, removed: bool) -> Registered:
         """Take a version out of use, or back into it."""
         entry = await self.get(scope, path, version, with_removed=True)
         if entry.removed == removed:
-            return entry
+            return Registered(entry, created=False, stream_version=await self._stream_version(scope, path))
         stream = catalog_stream(scope, path)
         kind = "catalog.removed" if removed else "catalog.restored"
         async with self._ledger.decision(scope) as decision:
             await decision.connection.execute(
                 "UPDATE noetl.catalog SET removed = $2 WHERE catalog_id = $1", entry.catalog_id, removed
             )
-            await decision.append(stream, [self._draft(scope, stream, kind, entry)])
-        return msgspec.structs.replace(entry, removed=removed)
+            appended = await decision.append(stream, [self._draft(scope, stream, kind, entry)])
+        changed = msgspec.structs.replace(entry, removed=removed)
+        return Registered(changed, created=False, stream_version=appended.last_version)
 
     async def get(self, scope: Scope, path: str, version: int | None = None, *, with_removed: bool = False) -> Entry:
         """Return a version by path, the newest one unless told; a catalog id may stand for the path."""

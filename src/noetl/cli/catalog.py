@@ -215,4 +215,4 @@ async def _get(reference: str) -> Entry:
 
 async def _set_removed(path: str, version: int, *, removed: bool) -> Entry:
     async with _opened() as (found, scope):
-        return await found.set_removed(scope, path, version, removed=removed)
+        return (await found.set_removed(scope, path, version, removed=removed)).entry

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.errors import InputError
-
 if TYPE_CHECKING:
     from noetl.playbook.problems import Problem
 
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def check(ctx: click.Context, files: tuple[Path, ...], strict: bool, as_json: bool) -> None:
-    """Check playbooks, DAGs, views and files of alerts without running them; exit 1 if one has errors.
+    """Check playbooks, DAGs, views and files of alerts without running them; exit 1 if one has errors or cannot be read.
 
     Fields, types, steps, labels, templates and the names in them are looked at. For a DAG, which has jobs, so are the
     SQL, Python and playbooks beside it, and for a view its SELECT or its code. Warnings are shown but do not fail.
@@ -35,21 +33,24 @@ def check(ctx: click.Context, files: tuple[Path, ...], strict: bool, as_json: bo
     """
     from noetl.alerts.document import is_alerts
     from noetl.dag.parse import is_dag
+    from noetl.execute.tools.registry import known_kinds
     from noetl.playbook.check import problems_of
     from noetl.views.document import is_view
 
     problems: list[Problem] = []
-    counts = {"playbook": 0, "DAG": 0, "view": 0, "alert file": 0}
+    counts = {"playbook": 0, "DAG": 0, "view": 0, "alert file": 0, "unreadable file": 0}
     for file in files:
-        text = _read(file)
-        if is_view(text):
+        text, found = _read(file)
+        if found:
+            kind = "unreadable file"
+        elif is_view(text):
             kind, found = "view", _view_problems(file, text)
         elif is_alerts(text):
             kind, found = "alert file", _alerts_problems(file, text)
         elif is_dag(text):
             kind, found = "DAG", _dag_problems(file, text)
         else:
-            kind, found = "playbook", problems_of(text, file=str(file), strict=strict)
+            kind, found = "playbook", problems_of(text, file=str(file), kinds=known_kinds(), strict=strict)
         counts[kind] += 1
         problems += found
     errors = sum(problem.severity == "error" for problem in problems)
@@ -89,13 +90,22 @@ def _alerts_problems(file: Path, text: str) -> list[Problem]:
     return problems_of(text, file=str(file))
 
 
-def _read(file: Path) -> str:
+def _read(file: Path) -> tuple[str, list[Problem]]:
+    """Return the text of a file, or why there is none."""
+    from noetl.playbook.model import NOWHERE
+    from noetl.playbook.problems import Problems
+
+    problems = Problems(str(file))
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8"), []
     except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}", hint="name a file that exists") from None
+        said = f"the file cannot be read: {error.strerror}"
+        fix = "name the files in it" if file.is_dir() else "name a file that exists"
+        problems.error("file_unreadable", said, NOWHERE, fix)
     except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8 text: byte {error.start} cannot be decoded") from None
+        said = f"the file is not UTF-8 text: byte {error.start} cannot be decoded"
+        problems.error("file_unreadable", said, NOWHERE, "save it as UTF-8")
+    return "", problems.found
 
 
 def _print_json(problems: list[Problem], files: int, errors: int) -> None:

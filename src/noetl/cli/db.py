@@ -12,7 +12,7 @@ import click
 
 from noetl.errors import InputError, Unavailable
 
-ROLES = ("runtime", "owner", "projector", "retention")
+ROLES = ("runtime", "owner", "projector", "relay", "materializer", "retention")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ _SUFFIXES = (".yaml", ".yml")
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="[PATH…]")
 @port_option
 @click.option("--slots", type=click.IntRange(1), help="Commands to work on at a time; default: worker.slots.")
-@click.option("--nats", is_flag=True, help="Start a NATS server beside it and mirror events there.")
+@click.option("--nats", is_flag=True, help="Start a NATS server of our own beside it.")
 @click.pass_context
 def dev(ctx: click.Context, paths: tuple[Path, ...], port: int | None, slots: int | None, nats: bool) -> None:
     """Serve, work and register playbooks as they change, all in one process on this machine alone.
@@ -34,30 +35,32 @@ def dev(ctx: click.Context, paths: tuple[Path, ...], port: int | None, slots: in
     PATHs are playbooks, or directories that hold them; without any, the current directory is watched. Files that are no
     playbooks are left alone. A playbook with errors is told about and not registered; the version before stays in use.
 
+    With --nats events are mirrored to a NATS server that is started here, and every `event_store.write_path` can be tried out.
+    Its streams are in `nats` in `runtime.home` and stay there. It listens on the port of `event_store.connection.url`, which
+    must be one of this machine, or else on any that is free.
+
     \b
     Examples:
       noetl dev
       noetl dev playbooks/ --port 8090
       noetl dev --nats
+      NOETL_EVENT_STORE__WRITE_PATH=stream noetl dev --nats
     """
-    from noetl.runtime.config import load_settings
     from noetl.runtime.service import run_role
 
-    settings = load_settings()
-
     def start(stopping: Stopping) -> AbstractAsyncContextManager[object]:
-        return _dev(settings, stopping, paths or (Path(),), port, slots or settings.worker.slots, nats=nats)
+        return _dev(stopping, paths or (Path(),), port, slots, nats=nats)
 
     ctx.exit(run_role(start, tell))
 
 
 @asynccontextmanager
 async def _dev(
-    settings: Settings, stopping: Stopping, paths: tuple[Path, ...], port: int | None, slots: int, *, nats: bool
+    stopping: Stopping, paths: tuple[Path, ...], port: int | None, slots: int | None, *, nats: bool
 ) -> AsyncIterator[None]:
     async with (
-        _streaming(settings, nats=nats) as chosen,
-        open_server(chosen, stopping, host="127.0.0.1", port=port, slots=slots) as serving,
+        _settings(nats=nats) as chosen,
+        open_server(chosen, stopping, host="127.0.0.1", port=port, slots=slots or chosen.worker.slots) as serving,
     ):
         watch = Watch(paths)
         await _register(serving, watch.changed())
@@ -70,17 +73,17 @@ async def _dev(
 
 
 @asynccontextmanager
-async def _streaming(settings: Settings, *, nats: bool) -> AsyncIterator[Settings]:
-    """Give settings that name a NATS server of our own for the time of the block, if one is wanted."""
-    from noetl.runtime.nats_server import running_nats
-    from noetl.runtime.streams import at_nats
+async def _settings(*, nats: bool) -> AsyncIterator[Settings]:
+    """Give the settings; they name a NATS server of our own for the time of the block, if one is wanted."""
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.own_nats import open_own_nats
 
     if not nats:
-        yield settings
+        yield load_settings()
         return
-    async with running_nats(settings.runtime.home / "nats") as server:
-        tell(f"NATS on {server.url}")
-        yield at_nats(settings, server.url)
+    async with open_own_nats(os.environ) as (settings, server):
+        tell(f"NATS on {server.url}, its streams in {settings.runtime.home / 'nats'}")
+        yield settings
 
 
 async def _follow(serving: Serving, watch: Watch) -> None:

@@ -91,6 +91,8 @@ def list_(status: str | None, path: str | None, limit: int, as_json: bool) -> No
 def show(execution: str, as_json: bool) -> None:
     """Show an execution: how it stands, its steps, their tries and times, its loops, its result and its errors.
 
+    Rows of loops are those that are committed. Where servers share hints, rows of frames in hand are told beside them.
+
     \b
     Examples:
       noetl executions show last

@@ -34,6 +34,8 @@ class StepRun:
     rows: int | None = None
     done: int = 0
     failed: int = 0
+    so_far: dict[str, Any] | None = None
+    """What workers say came of a loop's rows up to now; None where nothing more is known than what is committed."""
     error: str | None = None
 
     def seconds(self) -> float:
@@ -79,6 +81,8 @@ async def shown_execution(runtime: Runtime, scope: Scope, execution_id: int) -> 
             hint="`noetl executions list` shows what there is",
         )
     await _count_rows(runtime, scope, execution_id, shown)
+    if not shown.state.ended:
+        await _count_so_far(runtime, scope, execution_id, shown)
     if shown.kind is not None:
         await _count_tasks(runtime, scope, execution_id, shown)
     return shown
@@ -129,6 +133,20 @@ async def _count_rows(runtime: Runtime, scope: Scope, execution_id: int, shown: 
         if counted is not None:
             run.done, run.failed = counted["done"], counted["failed"]
             run.rows = counted.get("total", counted.get("total_shards"))
+
+
+async def _count_so_far(runtime: Runtime, scope: Scope, execution_id: int, shown: Shown) -> None:
+    from noetl.dispatch.so_far import LoopsSoFar
+    from noetl.runtime.hints import open_hints
+
+    async with open_hints(runtime.settings) as hints:
+        found = {one.loop_id: one for one in await LoopsSoFar(runtime.database, hints).of(scope, execution_id)}
+    for run in shown.runs:
+        one = None if run.loop_id is None else found.get(run.loop_id)
+        if one is not None:
+            run.so_far = {
+                "done": one.rows_done, "failed": one.rows_failed, "rows_per_second": one.rows_per_second,
+            }  # fmt: skip
 
 
 async def _count_tasks(runtime: Runtime, scope: Scope, execution_id: int, shown: Shown) -> None:
@@ -233,4 +251,8 @@ def _rows(run: StepRun) -> str:
     if run.loop_id is None:
         return ""
     of = "" if run.rows is None else f" of {run.rows}"
-    return f"{run.done}{of}" + (f", {run.failed} failed" if run.failed else "")
+    counted = f"{run.done}{of}" + (f", {run.failed} failed" if run.failed else "")
+    if run.so_far is None:
+        return counted
+    now = run.so_far["done"] + run.so_far["failed"]
+    return f"{counted} ({now} so far, {run.so_far['rows_per_second']:g} rows/s)"

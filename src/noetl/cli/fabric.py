@@ -71,9 +71,12 @@ def _show(found: dict[str, Any]) -> None:
         f" {found['tier15_regions']} regions; budget used up {found['tier15_budget_exhaustion_total']} times",
         highlight=False,
     )
-    table = Table("tier", "hits", "written")
+    table = Table("tier", "hits", "read", "written")
+    moved = found["noetl_payload_bytes_total"]
     for tier, name in _TIERS.items():
-        table.add_row(name, str(found["tier_hits_total"][tier]), _size(found["tier_written_bytes_total"][tier]))
+        table.add_row(
+            name, str(found["tier_hits_total"][tier]), _size(moved["read"][tier]), _size(moved["written"][tier])
+        )
     console.print(table)
     if found["consumers"]:
         readers = Table("consumer", "reads", *_TIERS.values(), "tier 1.5", "above the store")

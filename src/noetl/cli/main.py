@@ -2,7 +2,7 @@
 
 Subcommands are imported only when they are run, so help and completion stay quick. Exit codes: 0 done, 1 the run failed
 or the answer is no (also when the reader of our output went away), 2 the input is wrong, 3 a server cannot be reached,
-130 interrupted.
+4 what was asked for is not proven yet, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -41,20 +42,26 @@ def materializer(ctx: click.Context) -> None:
 
 @asynccontextmanager
 async def _running(settings: Settings) -> AsyncIterator[None]:
+    from noetl.runtime.leftovers import bringing_leftovers
     from noetl.runtime.role_metrics import open_materializer_metrics
     from noetl.runtime.streams import open_stream
     from noetl.runtime.wiring import open_runtime
-    from noetl.runtime.write_path import open_materializer, open_shadow
+    from noetl.runtime.write_path import changes_of, open_materializer, open_shadow
+    from noetl.runtime.write_path_watch import watching
 
-    async with open_runtime(settings) as runtime, open_materializer_metrics(runtime, tell) as (metrics, counts):
+    async with AsyncExitStack() as stack:
+        runtime = await stack.enter_async_context(open_runtime(settings, "materializer"))
+        metrics, counts = await stack.enter_async_context(open_materializer_metrics(runtime, tell))
+        writes = await stack.enter_async_context(open_stream(settings, runtime.database, "writes"))
         if settings.event_store.write_path == "shadow":
-            async with open_shadow(runtime, "materializer", told=metrics.hold):
-                tell("comparing what would be written")
-                yield
-            return
-        async with (
-            open_stream(settings, runtime.database, "writes") as writes,
-            open_materializer(runtime, "materializer", writes, told=metrics.hold, count=counts.written),
-        ):
+            left = partial(open_materializer, runtime, "leftovers", writes, count=counts.written)
+            await stack.enter_async_context(bringing_leftovers(runtime.database, writes, left))
+            await stack.enter_async_context(open_shadow(runtime, "materializer", told=metrics.hold))
+            tell("comparing what would be written")
+        else:
+            own = open_materializer(runtime, "materializer", writes, told=metrics.hold, count=counts.written)
+            await stack.enter_async_context(own)
+            changes = changes_of(runtime, "materializer", writes)
+            await stack.enter_async_context(watching(runtime.ledger.way, changes))
             tell("materializing")
-            yield
+        yield

@@ -55,7 +55,7 @@ async def _running(settings: Settings, *, from_stream: bool) -> AsyncIterator[No
     tell(f"projecting as {projector_name(settings)}")
     opened = open_far_projector if from_stream else open_projector
     async with (
-        open_runtime(settings) as runtime,
+        open_runtime(settings, "projector") as runtime,
         open_projector_metrics(runtime, tell, from_stream=from_stream) as (metrics, counted),
     ):
 

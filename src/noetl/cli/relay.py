@@ -50,7 +50,7 @@ async def _running(settings: Settings, stopping: Stopping) -> AsyncIterator[None
     from noetl.runtime.wiring import open_runtime
 
     tell(f"relaying as {relay_name(settings)}")
-    async with open_runtime(settings) as runtime, open_relay_metrics(runtime, tell) as (metrics, relayed):
+    async with open_runtime(settings, "relay") as runtime, open_relay_metrics(runtime, tell) as (metrics, relayed):
 
         def changed(shards: frozenset[int]) -> None:
             metrics.hold(shards)

@@ -108,6 +108,10 @@ def _file(reference: str) -> PlaybookFile | None:
     file = Path(reference)
     if file.is_file():
         return playbook_file(file)
+    if file.is_dir():
+        raise InputError(
+            f"{reference} is a directory", hint="give one of its files, or the path of a registered playbook"
+        )
     if file.suffix in (".yaml", ".yml"):
         raise InputError(f"there is no file {reference}", hint="give a file, or the path of a registered playbook")
     return None

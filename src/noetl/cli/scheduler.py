@@ -49,16 +49,19 @@ async def _running(settings: Settings) -> AsyncIterator[None]:
     from noetl.runtime.sources import open_sources
     from noetl.runtime.telemetry import Metrics
     from noetl.runtime.wiring import open_runtime
+    from noetl.runtime.write_path_metrics import open_waiting
 
     async with open_runtime(settings) as runtime:
         metrics = Metrics(__version__, database=runtime.database)
         counted = None if settings.runtime.metrics_port is None else metrics
         async with (
+            open_waiting(runtime) as waiting,
             open_endpoint(settings, "scheduler", metrics, tell),
             open_engine(runtime, "scheduler", counted) as engine,
             open_pipelines(runtime, "scheduler") as pipelines,
             open_background(runtime, pipelines, engine, counted),
             open_sources(runtime, pipelines),
         ):
+            metrics.watch_waiting(waiting)
             tell("running what is due")
             yield

@@ -101,6 +101,7 @@ async def open_server(
     from noetl.runtime.telemetry import Metrics
     from noetl.runtime.wiring import open_runtime
     from noetl.runtime.write_path import open_write_path
+    from noetl.runtime.write_path_metrics import open_waiting
 
     chosen = settings.server
     address, number = host or chosen.host, chosen.port if port is None else port
@@ -110,10 +111,12 @@ async def open_server(
         runtime = await stack.enter_async_context(open_runtime(settings))
         metrics = Metrics(__version__, database=runtime.database, stores=runtime.projections)
         metrics.watch_pool("readers", people.database.in_use)
-        moving = open_write_path(runtime, "server", said, metrics.write_path.acknowledged, metrics.relay)
+        metrics.watch_waiting(await stack.enter_async_context(open_waiting(runtime)))
+        ways = metrics.write_path
+        moving = open_write_path(runtime, "server", said, ways.acknowledged, metrics.relay, ways.lost)
         facts = await stack.enter_async_context(moving)
         engine = await stack.enter_async_context(open_engine(runtime, metrics=metrics))
-        await stack.enter_async_context(open_server_projector(runtime))
+        await stack.enter_async_context(open_server_projector(metrics.projected.counted(runtime)))
         required, configured = await _admission(people, address)
         pipelines = await stack.enter_async_context(open_pipelines(runtime))
         await stack.enter_async_context(open_functions(runtime, pipelines))
@@ -197,6 +200,7 @@ def _services(
     from noetl.api.services import HookLimits, Services
     from noetl.catalog.playbooks import Catalog
     from noetl.credentials.tokens import ApiTokens
+    from noetl.credentials.worker_secret import make_worker_secret
     from noetl.execute.tools.registry import known_kinds
     from noetl.pipelines.lake_files import LakeFiles
     from noetl.runtime.engine import producer_of
@@ -222,11 +226,13 @@ def _services(
         secrets=None if credentials is None else cache(partial(LocalSecrets, people.settings, people.database)),
         tokens=ApiTokens(people.database),
         metrics=metrics,
+        lost_facts=lambda: metrics.write_path.lost_facts,
         mint=people.ids.mint,
         producer=producer,
         version=__version__,
         auth_required=auth_required,
         default_scope=people.scope,
+        worker_secret=None if auth_required else make_worker_secret(people.settings.key_directory),
         pipelines=pipelines,
         lake=LakeFiles(lake_of(people.settings)),
         queries=queries,

@@ -1,4 +1,4 @@
-"""`noetl stream`: show how far the stream of events is filled, and fill it anew."""
+"""`noetl stream`: show how far the stream of events is filled and read, fill it anew, and forget readers that are gone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import json
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from noetl.cli.stream_write_path import divergence, lost
 
 if TYPE_CHECKING:
     from noetl.cli.stream_show import StreamStatus
     from noetl.runtime.relay import Rebuilt
+    from noetl.stream.relay_status import Reader
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -27,6 +29,7 @@ def stream() -> None:
     Examples:
       noetl stream status
       noetl stream rebuild --yes
+      noetl stream forget projector-noetl-projector-3
       noetl stream divergence
       noetl stream lost
     """
@@ -37,11 +40,14 @@ def stream() -> None:
 def status(as_json: bool) -> None:
     """Show what the stream holds, how far each shard is published to it and by which relay, and how far each reader is.
 
+    Where writes go through a stream, also what of it is not in the ledger yet, and which materializer brings it there.
+
     \b
     Examples:
       noetl stream status
       noetl stream status --json | jq .lag_events
       noetl stream status --json | jq '.readers[] | select(.lag_messages > 0)'
+      noetl stream status --json | jq .writes.waiting_messages
     """
     from noetl.cli import stream_show
 
@@ -79,6 +85,36 @@ def rebuild(yes: bool, as_json: bool) -> None:
         click.echo(f"{done.stream} holds {done.messages:,} events again, after {done.seconds:.1f} s.")
 
 
+@stream.command()
+@click.argument("readers", metavar="READER...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask before the readers are forgotten.")
+@_JSON
+def forget(readers: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Forget durable readers that are gone for good, with their places in the stream.
+
+    READER is a name that `noetl stream status` lists. A reader whose process lives is refused. One that comes back all the
+    same is made anew: a projector beside the ledger goes on from its checkpoint, one on the far side of the stream passes
+    over what it has projected.
+
+    Exit codes: 0 forgotten, 1 refused or unknown, of several none is forgotten then, 2 wrong input, 3 a server cannot be
+    reached.
+
+    \b
+    Examples:
+      noetl stream forget projector-noetl-projector-3
+      noetl stream forget projector-analytics-{0..15} --yes
+      noetl stream forget projector-noetl-projector-3 --yes --json | jq '.[].lag_messages'
+    """
+    if not yes:
+        click.confirm(f"Forget {', '.join(readers)} and how far it came?", abort=True)
+    gone = asyncio.run(_forget(readers))
+    if as_json:
+        click.echo(json.dumps(msgspec.to_builtins(gone), indent=2))
+        return
+    for one in gone:
+        click.echo(f"{one.durable} is forgotten; it was {one.lag_messages:,} messages behind.")
+
+
 stream.add_command(divergence)
 stream.add_command(lost)
 
@@ -90,6 +126,15 @@ async def _status() -> StreamStatus:
 
     async with open_runtime(load_settings()) as runtime:
         return await stream_show.read(runtime)
+
+
+async def _forget(names: tuple[str, ...]) -> list[Reader]:
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.readers import forget_readers
+    from noetl.runtime.wiring import open_runtime
+
+    async with open_runtime(load_settings()) as runtime:
+        return await forget_readers(runtime, names)
 
 
 async def _rebuild(*, quiet: bool) -> Rebuilt:

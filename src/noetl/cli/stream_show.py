@@ -10,11 +10,27 @@ from noetl.cli.tables import rendered
 from noetl.errors import ConfigError, NotFound
 from noetl.ledger.database import Database
 from noetl.ledger.shard_leases import holders
+from noetl.model.event import time_text
 from noetl.project.streamed import durable_of
-from noetl.runtime.streams import open_stream
+from noetl.runtime.streams import mirrors, open_stream
 from noetl.runtime.wiring import Runtime
+from noetl.stream.materialized import ShardWrites, shards_materialized
 from noetl.stream.port import DurableLag, StreamState
 from noetl.stream.relay_status import Reader, ShardRelayed, readers_behind, shards_relayed
+
+
+class WritesStatus(msgspec.Struct, frozen=True):
+    """The stream of writes, and how far it is in the ledger."""
+
+    name: str
+    mode: str
+    state: StreamState
+    shards: list[ShardWrites]
+
+    @property
+    def waiting_messages(self) -> int:
+        """How many messages are not in the ledger."""
+        return sum(one.waiting_messages for one in self.shards)
 
 
 class StreamStatus(msgspec.Struct, frozen=True):
@@ -25,6 +41,8 @@ class StreamStatus(msgspec.Struct, frozen=True):
     state: StreamState | None
     shards: list[ShardRelayed]
     readers: list[Reader]
+    writes: WritesStatus | None = None
+    """None where no write was ever published."""
 
     @property
     def lag_events(self) -> int:
@@ -50,7 +68,21 @@ async def read(runtime: Runtime) -> StreamStatus:
         state = None if state is None else await stream.state()
     if backend == "postgres":
         shards = [msgspec.structs.replace(one, relayed=one.head, lag_events=0) for one in shards]
-    return StreamStatus(stream.name, backend, state, shards, await _readers(runtime.database, lags))
+    return StreamStatus(
+        stream.name, backend, state, shards, await _readers(runtime.database, lags), await _writes(runtime)
+    )
+
+
+async def _writes(runtime: Runtime) -> WritesStatus | None:
+    if not mirrors(runtime.settings):
+        return None
+    async with open_stream(runtime.settings, runtime.database, "writes") as stream:
+        try:
+            state = await stream.state()
+        except NotFound:
+            return None
+        shards = await shards_materialized(runtime.database, stream, state)
+        return WritesStatus(stream.name, await runtime.ledger.way.look(), state, shards)
 
 
 async def _readers(database: Database, lags: list[DurableLag]) -> list[Reader]:
@@ -71,6 +103,17 @@ def facts(status: StreamStatus) -> dict[str, Any]:
         "lag_events": status.lag_events,
         "shards": msgspec.to_builtins(status.shards),
         "readers": msgspec.to_builtins(status.readers),
+        "writes": None if status.writes is None else _writes_facts(status.writes),
+    }
+
+
+def _writes_facts(writes: WritesStatus) -> dict[str, Any]:
+    return {
+        "stream": writes.name,
+        "write_path": writes.mode,
+        "state": msgspec.to_builtins(writes.state),
+        "waiting_messages": writes.waiting_messages,
+        "shards": msgspec.to_builtins(writes.shards),
     }
 
 
@@ -78,7 +121,25 @@ def text(status: StreamStatus) -> str:
     """Return everything for a terminal."""
     columns = ("shard", "head", "relayed", "behind", "relay")
     table = rendered(columns, [_line(one) for one in status.shards])
-    return f"{table}\n{_readers_table(status.readers)}{_summary(status)}\n"
+    return f"{table}\n{_readers_table(status.readers)}{_summary(status)}\n{_writes_text(status.writes)}"
+
+
+def _writes_text(writes: WritesStatus | None) -> str:
+    """Return the table of materializers while anything may wait for them, and a line about the stream of writes."""
+    if writes is None:
+        return ""
+    table, idle, waiting = "", "", writes.waiting_messages
+    if waiting or writes.mode != "ledger":
+        columns = ("shard", "written to", "waiting", "since", "materializer")
+        table = "\n" + rendered(columns, [_writes_line(one) for one in writes.shards]) + "\n"
+        if not any(one.holder for one in writes.shards):
+            idle = "; no materializer runs, start one with `noetl materializer`"
+    return f"{table}{writes.name} holds {writes.state.messages:,} messages, {waiting:,} not in the ledger yet{idle}\n"
+
+
+def _writes_line(one: ShardWrites) -> tuple[str, ...]:
+    since = "-" if one.oldest_at is None else time_text(one.oldest_at)
+    return str(one.shard), f"{one.sequence:,}", f"{one.waiting_messages:,}", since, one.holder or "-"
 
 
 def _readers_table(readers: list[Reader]) -> str:

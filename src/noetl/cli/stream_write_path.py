@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -12,94 +13,142 @@ import msgspec
 from noetl.cli.tables import rendered
 
 if TYPE_CHECKING:
-    from noetl.stream.loss import Lost
-    from noetl.stream.shadow import Divergence
+    from noetl.stream.divergence import Divergence, Verdict
+    from noetl.stream.loss import Unwritten
 
+EXIT_UNPROVEN: Final = 4
+_WAIT_SECONDS: Final = 10.0
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.command()
+@click.option("--anew", is_flag=True, help="Forget what was found; the shadow begins at the ledger's end.")
 @_JSON
-def divergence(as_json: bool) -> None:
-    """Show what a materializer in `shadow` found: rows it would write alike, misses and differences. Exit 1 on any.
+def divergence(anew: bool, as_json: bool) -> None:
+    """Show what a materializer in `shadow` found: how much it compared, rows it would write alike, misses, differences.
+
+    Exit 0 only where every event since the shadow began was compared and is alike; 1 where anything is missing or different;
+    4 where nothing was compared yet, or not all of it. A shadow that runs is given ten seconds to come to the end.
 
     \b
     Examples:
       noetl stream divergence
       noetl stream divergence --json
+      noetl stream divergence --anew
     """
-    found = asyncio.run(_divergence())
-    diverges = any(one.diverges for one in found)
+    from noetl.stream.divergence import verdict
+
+    found = asyncio.run(_divergence(anew=anew))
+    answer = verdict(found)
     if as_json:
-        click.echo(json.dumps({"diverges": diverges, "shards": msgspec.to_builtins(found)}, indent=2))
-    elif not found:
-        click.echo("Nothing is compared yet: set event_store.write_path to shadow and run some work.")
+        click.echo(json.dumps(_told(found, answer), indent=2))
     else:
-        columns = ("shard", "compared up to", "head", "alike", "missing", "different", "again", "first")
-        click.echo(rendered(columns, [_line(one) for one in found]))
-        seen, alike = sum(one.seen for one in found), sum(one.equal for one in found)
-        click.echo(
-            f"{alike:,} of {seen:,} messages would be written as they stand; "
-            + ("THEY DIVERGE" if diverges else "no divergence")
-            + "."
-        )
-    if diverges:
-        raise SystemExit(1)
+        if found:
+            columns = ("shard", "began at", "compared up to", "head", "alike", "missing", "different", "again", "first")
+            click.echo(rendered(columns, [_line(one) for one in found]))
+        click.echo(_sentence(found, answer))
+    if not anew and answer != "proven":
+        raise SystemExit(1 if answer == "diverges" else EXIT_UNPROVEN)
 
 
 @click.command()
+@click.option("--forget", is_flag=True, help="Tell of what is listed for the last time; alerts on it end.")
 @_JSON
-def lost(as_json: bool) -> None:
+def lost(forget: bool, as_json: bool) -> None:
     """List facts that the stream acknowledged and no longer has, and that are not in the ledger. Exit 1 on any.
 
-    Every server notes beside itself what was acknowledged. A stream that lost its disk is thereby known by exactly the
-    facts that are gone; decided changes are never among them, they wait in PostgreSQL and are published again.
+    Every server notes beside itself what was acknowledged. A stream that lost its disk, or its last messages, is thereby
+    known by exactly the facts that are gone; decided changes are never among them, they wait in PostgreSQL and are
+    published again. Facts that are in the stream alone are counted, too: a process with a connection to it writes them
+    into the ledger. With --forget the loss is acknowledged: the list is printed once more, servers count it no longer, and
+    the exit code is 0.
 
     \b
     Examples:
       noetl stream lost
       noetl stream lost --json
+      noetl stream lost --forget --json > lost.json
     """
-    found = asyncio.run(_lost())
+    found = asyncio.run(_unwritten(forget=forget))
     if as_json:
-        click.echo(json.dumps({"lost": [one.told() for one in found]}, indent=2))
-    elif not found:
-        click.echo("Every acknowledged fact is in the ledger or in the stream.")
+        told = {"lost": [one.told() for one in found.lost], "in_stream": [one.told() for one in found.in_stream]}
+        click.echo(json.dumps(told, indent=2))
     else:
+        _show(found)
+        if forget and found.lost:
+            click.echo("From now on nobody tells of them.")
+    if found.lost and not forget:
+        raise SystemExit(1)
+
+
+def _show(found: Unwritten) -> None:
+    if found.lost:
         columns = ("event", "execution", "tenant", "organization", "shard", "sequence", "read token")
         lines = [tuple(str(one.told()[name]) for name in
                        ("event_id", "execution_id", "tenant_id", "organization_id", "shard", "sequence", "read_token"))
-                 for one in found]  # fmt: skip
+                 for one in found.lost]  # fmt: skip
         click.echo(rendered(columns, lines))
-        click.echo(f"{len(found):,} acknowledged facts are gone.")
-    if found:
-        raise SystemExit(1)
+        click.echo(f"{len(found.lost):,} acknowledged facts are gone.")
+    if found.in_stream:
+        click.echo(
+            f"{len(found.in_stream):,} acknowledged facts are in the stream and not in the ledger yet; "
+            "a process with a connection to NATS writes them."
+        )
+    if not found.lost and not found.in_stream:
+        click.echo("Every acknowledged fact is in the ledger.")
+
+
+def _told(found: Sequence[Divergence], answer: Verdict) -> dict[str, Any]:
+    return {
+        "verdict": answer,
+        "diverges": answer == "diverges",
+        "compared": sum(one.compared for one in found),
+        "written": sum(one.written for one in found),
+        "shards": msgspec.to_builtins(found),
+    }
+
+
+def _sentence(found: Sequence[Divergence], answer: Verdict) -> str:
+    compared, written = sum(one.compared for one in found), sum(one.written for one in found)
+    if not found:
+        return "NOT PROVEN: nothing was compared, for no shadow ran yet; set event_store.write_path to shadow and run some work."
+    if not written:
+        return "NOT PROVEN: nothing was compared, for nothing was written since the shadow began; run some work."
+    covered = f"{compared:,} of {written:,} events written since the shadow began were compared"
+    if answer == "unproven":
+        return f"NOT PROVEN: {covered}; let a process with event_store.write_path shadow run until it has caught up."
+    if answer == "proven":
+        return f"{covered}; no divergence."
+    missing, different = sum(one.missing for one in found), sum(one.different for one in found)
+    return f"{covered}; THEY DIVERGE: {missing:,} missing, {different:,} different."
 
 
 def _line(one: Divergence) -> tuple[str, ...]:
     what = "-" if one.first is None else f"event {one.first['event_id']}: {one.first['what']}"
     return (
-        str(one.shard), f"{one.position:,}", f"{one.head:,}", f"{one.equal:,}", f"{one.missing:,}", f"{one.different:,}",
-        f"{one.redelivered:,}", what,
+        str(one.shard), f"{one.began:,}", f"{one.position:,}", f"{one.head:,}", f"{one.equal:,}", f"{one.missing:,}",
+        f"{one.different:,}", f"{one.redelivered:,}", what,
     )  # fmt: skip
 
 
-async def _divergence() -> list[Divergence]:
+async def _divergence(*, anew: bool) -> list[Divergence]:
     from noetl.runtime.config import load_settings
     from noetl.runtime.wiring import open_runtime
-    from noetl.stream.shadow import divergence as report
+    from noetl.stream.divergence import begin_anew
+    from noetl.stream.divergence import divergence as report
 
     async with open_runtime(load_settings()) as runtime:
-        return await report(runtime.database)
+        if anew:
+            await begin_anew(runtime.database)
+        return await report(runtime.database, 0.0 if anew else _WAIT_SECONDS)
 
 
-async def _lost() -> list[Lost]:
+async def _unwritten(*, forget: bool) -> Unwritten:
     from noetl.runtime.config import load_settings
+    from noetl.runtime.losses import forget_lost, unwritten_facts
     from noetl.runtime.streams import open_stream
     from noetl.runtime.wiring import open_runtime
-    from noetl.runtime.write_path import journal_directory
-    from noetl.stream.loss import lost_facts
 
     settings = load_settings()
     async with open_runtime(settings) as runtime, open_stream(settings, runtime.database, "writes") as writes:
-        return await lost_facts(runtime.database, writes, journal_directory(settings))
+        return await (forget_lost if forget else unwritten_facts)(runtime, writes)

@@ -15,6 +15,11 @@ from noetl.errors import InputError
 if TYPE_CHECKING:
     from noetl.replay.report import Difference, VerifyReport
 
+    Found = tuple[list[VerifyReport], list[Difference], list[str]]
+
+WRITES_SECONDS = 10.0
+"""How long what a stream acknowledged is waited for."""
+
 
 @click.command()
 @click.argument("execution", required=False)
@@ -35,7 +40,8 @@ def verify(
     """Fold the ledger anew and compare what is stored with it; exit 1 if anything differs.
 
     EXECUTION is an id, a locator (noetl://…/execution/<id>) or `last`; without it the organization is verified.
-    Projections are compared at their checkpoints, so a projector that lags behind is no difference. With
+    Projections are compared at their checkpoints, so a projector that lags behind is no difference. Facts that a stream
+    acknowledged must be in the ledger; those on their way there are waited for, and told if they do not come. With
     `--engine spark` whole organizations are folded on Spark, shard by shard, with the same outcome.
 
     \b
@@ -58,22 +64,22 @@ def verify(
     else:
         refuse_source(source)
         work = _verify(execution, everything=everything, payloads=payloads, quiet=as_json)
-    reports, shards = asyncio.run(work)
-    clean = not shards and all(report.clean for report in reports)
+    reports, shards, writes = asyncio.run(work)
+    clean = not shards and not writes and all(report.clean for report in reports)
     if as_json:
-        click.echo(json.dumps(_plain(reports, shards, clean=clean), indent=2, ensure_ascii=False))
+        plain = _plain(reports, shards, clean=clean) | {"writes": writes}
+        click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
     else:
-        _show(reports, shards)
+        _show(reports, shards, writes)
     ctx.exit(0 if clean else 1)
 
 
-async def _verify(
-    execution: str | None, *, everything: bool, payloads: bool, quiet: bool
-) -> tuple[list[VerifyReport], list[Difference]]:
+async def _verify(execution: str | None, *, everything: bool, payloads: bool, quiet: bool) -> Found:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from noetl.runtime.config import load_settings
+    from noetl.runtime.losses import not_in_the_ledger
     from noetl.runtime.wiring import open_runtime
 
     async with open_runtime(load_settings()) as runtime:
@@ -97,15 +103,15 @@ async def _verify(
                 )
                 for scope in scopes
             ]
-        return reports, await verifier.shards() if everything else []
+        writes = [] if execution is not None else await not_in_the_ledger(runtime, WRITES_SECONDS)
+        return reports, await verifier.shards() if everything else [], writes
 
 
-async def _verify_on_spark(
-    *, everything: bool, source: Source, quiet: bool
-) -> tuple[list[VerifyReport], list[Difference]]:
+async def _verify_on_spark(*, everything: bool, source: Source, quiet: bool) -> Found:
     from noetl.cli.position_progress import position_bar
     from noetl.runtime.bulk_replay import open_bulk_replay
     from noetl.runtime.config import load_settings
+    from noetl.runtime.losses import not_in_the_ledger
     from noetl.runtime.wiring import open_runtime
 
     with position_bar("verifying", quiet=quiet) as reached:
@@ -116,7 +122,8 @@ async def _verify_on_spark(
             verifier = bulk.verifier
             scopes = await verifier.scopes() if everything else [runtime.scope]
             reports = [await verifier.verify(scope) for scope in scopes]
-            return reports, await verifier.shards() if everything else []
+            writes = await not_in_the_ledger(runtime, WRITES_SECONDS)
+            return reports, await verifier.shards() if everything else [], writes
 
 
 def _plain(reports: list[VerifyReport], shards: list[Difference], *, clean: bool) -> dict[str, Any]:
@@ -129,7 +136,7 @@ def _plain(reports: list[VerifyReport], shards: list[Difference], *, clean: bool
     }
 
 
-def _show(reports: list[VerifyReport], shards: list[Difference]) -> None:
+def _show(reports: list[VerifyReport], shards: list[Difference], writes: list[str]) -> None:
     for report in reports:
         name = f"{report.scope.tenant_id}/{report.scope.organization_id}"
         what = name if report.execution_id is None else f"execution {report.execution_id} of {name}"
@@ -144,7 +151,8 @@ def _show(reports: list[VerifyReport], shards: list[Difference]) -> None:
             click.echo(f"{report.payloads} payloads proven")
         if report.lag:
             click.echo(f"{report.lag} events are not projected yet and were not compared")
-    found = [*(difference for report in reports for difference in report.differences), *shards]
-    for difference in found:
-        click.echo(difference.sentence())
+    differences = [*(difference for report in reports for difference in report.differences), *shards]
+    found = [*(difference.sentence() for difference in differences), *writes]
+    for sentence in found:
+        click.echo(sentence)
     click.echo("Nothing differs." if not found else f"{len(found)} differences shown; the first is the place to look.")

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def worker(ctx: click.Context, slots: int | None, url: str | None, token: str | None) -> None:
     """Work on what executions ask for, until SIGTERM or Ctrl-C.
 
-    The first signal finishes what is under way and takes nothing new, the second stops at once: what was under way is
+    A server that does not answer yet, or no longer, is waited for; an address that cannot be one and a token that it
+    refuses are errors at once. The first signal finishes what is under way and takes nothing new, the second stops at once: what was under way is
     then done by another worker once its lease has ended. The payload store of the settings must be the server's.
 
     \b
@@ -60,17 +61,20 @@ async def _local(settings: Settings, slots: int) -> AsyncIterator[None]:
     from noetl.runtime.telemetry import Metrics
     from noetl.runtime.wiring import open_runtime
     from noetl.runtime.worker_metrics import WorkerMetrics
+    from noetl.runtime.write_path_metrics import open_waiting
 
     async with open_runtime(settings) as runtime:
         metrics = Metrics(__version__, database=runtime.database)
         counted = None if settings.runtime.metrics_port is None else metrics
         working = WorkerMetrics(metrics.registry, slots)
         async with (
+            open_waiting(runtime) as waiting,
             open_endpoint(settings, "worker", metrics, tell),
             open_engine(runtime, "worker", counted) as engine,
             open_pipelines(runtime, "worker") as pipelines,
             worker_here(runtime, engine, pipelines, slots) as worker,
         ):
+            metrics.watch_waiting(waiting)
             working.watch(worker)
             tell(f"working with {slots} slots on the database")
             yield
@@ -80,15 +84,17 @@ async def _local(settings: Settings, slots: int) -> AsyncIterator[None]:
 async def _remote(
     settings: Settings, url: str, token: Secret | None, slots: int, stopping: Stopping
 ) -> AsyncIterator[None]:
+    from noetl.runtime.awaited_server import Waiting
     from noetl.runtime.remote_worker import open_remote_worker
     from noetl.runtime.role_endpoint import open_endpoint
     from noetl.runtime.service import ended_early
     from noetl.runtime.worker_metrics import FarWorkerMetrics
 
     metrics = FarWorkerMetrics(slots)
+    waits = Waiting(stopping.nothing_begun, tell)
     async with (
         open_endpoint(settings, "worker", metrics, tell),
-        open_remote_worker(settings, url, token, slots=slots, watch=metrics.working.watch) as running,
+        open_remote_worker(settings, url, token, waits, slots=slots, watch=metrics.working.watch) as running,
     ):
         ended_early(running, stopping, "the worker")
         tell(f"working with {slots} slots for {url}")

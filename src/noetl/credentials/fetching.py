@@ -47,7 +47,7 @@ class Fetcher:
         """Fetch an entry; `before` are the fields it had, of which a refresh token is used again."""
         match entry.kind:
             case "static":
-                return Fetched(_mapping(entry, "data") or _mapping(entry, "values", needed=True))
+                return Fetched(_mapping(entry, "data", needed=True))
             case "credential":
                 found = await self._credentials.get(scope, entry.auth or entry.name)
                 return Fetched(dict(found.data), shown=shown_fields(found.type))
@@ -108,7 +108,7 @@ class Fetcher:
         return fields[wanted]
 
     async def _google(self, scope: Scope, entry: KeychainEntry) -> Fetched:
-        audience = _text(entry, "audience") or _text(entry, "endpoint")
+        audience = _text(entry, "target_audience") or _text(entry, "audience") or _text(entry, "endpoint")
         if audience is None:
             raise InputError(f"keychain entry {entry.name!r} names no audience")
         login = await self._login(scope, entry)

@@ -20,16 +20,20 @@ from noetl.errors import NoetlError, NotFound
 from noetl.model.canonical import digest_of
 from noetl.model.stream import Scope
 from noetl.playbook.model import KeychainEntry
+from noetl.playbook.origins import origins_at
 
-Render = Callable[[Any, Mapping[str, Any]], Any]
-"""Renders a field of an entry, given the entries before it; the secrets it uses it has to reveal itself."""
+Render = Callable[[Any, Mapping[str, Any], str, Any], Any]
+"""Renders a part of an entry, given the entries before it, what to call it and the lines it stands in.
+
+The secrets it uses it has to reveal itself.
+"""
 
 RENEW_AT = 0.8
 """The part of its lifetime after which an entry is renewed."""
 _log = logging.getLogger(__name__)
 
 
-def as_written(value: Any, keychain: Mapping[str, Any]) -> Any:
+def as_written(value: Any, keychain: Mapping[str, Any], where: str, origins: Any) -> Any:
     """Render nothing."""
     return value
 
@@ -152,12 +156,13 @@ class Keychain:
 
 
 def rendered(entry: KeychainEntry, render: Render, keychain: Mapping[str, Any]) -> KeychainEntry:
-    """Return an entry with its templates rendered."""
+    """Return an entry with its templates rendered; where they stood is of no use any more."""
+    where, origins = f"keychain entry {entry.name}", entry.origins
     return msgspec.structs.replace(
         entry,
-        auth=render(entry.auth, keychain),
-        ttl=render(entry.ttl, keychain),
-        options=render(entry.options, keychain),
+        auth=render(entry.auth, keychain, f"{where}, field auth", origins_at(origins, "auth")),
+        options=render(entry.options, keychain, where, origins),
+        origins=None,
     )
 
 

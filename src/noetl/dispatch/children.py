@@ -21,7 +21,7 @@ from noetl.ledger.database import Database
 from noetl.ledger.transition import Fence
 from noetl.model.stream import Scope
 from noetl.plan.fact import Fact
-from noetl.plan.state import State
+from noetl.plan.state import Result, State
 from noetl.plan.trigger import CommandEnded, Start
 
 _log = logging.getLogger(__name__)
@@ -84,26 +84,27 @@ class Children:
 
     async def resume(self, scope: Scope, parent_id: int, command_id: str, child: State) -> None:
         """Let a parent go on with how its child ended; one that does not wait is left alone."""
-        end = child_end(child, None)
         row = await self._suspended(scope, parent_id, command_id)
         if row is None:
             return
         state = await self._executions.state(scope, parent_id)
         if state.ended:
             return
-        returned = await self._returned(scope, parent_id, command_id, child)
-        if end.status == "COMPLETED":
-            await self._end(scope, parent_id, command_id, status="ok", data=returned)
+        if child.status == "COMPLETED":
+            returned = await self._returned(scope, parent_id, command_id, child)
+            # What stands outside the child's events stands outside the parent's, too.
+            ref = returned.outside
+            await self._end(scope, parent_id, command_id, status="ok", data=returned.data, ref=ref)
             return
         error = {
             "kind": "unknown",
-            "message": f"child execution {child.execution_id} ended as {end.status}: {end.error}",
+            "message": f"child execution {child.execution_id} ended as {child.status}: {child.error}",
             "retryable": False,
-            "code": f"child_{end.status.lower()}",
+            "code": f"child_{child.status.lower()}",
         }
         await self._end(scope, parent_id, command_id, status="error", error=error)
 
-    async def _returned(self, scope: Scope, parent_id: int, command_id: str, child: State) -> Any:
+    async def _returned(self, scope: Scope, parent_id: int, command_id: str, child: State) -> Result:
         step = None
         async with self._database.transaction(scope) as connection:
             row = await connection.fetchrow(
@@ -114,11 +115,7 @@ class Children:
             )
         if row is not None and row["context"]:
             step = orjson.loads(row["context"]).get("child", {}).get("return_step")
-        end = child_end(child, step)
-        if end.data is not None:
-            return end.data
-        found = child.results.get(step or child.result_step or "")
-        return None if found is None or found.ref is None else await self._executions.load(scope, found.ref)
+        return _result_of(child, step)
 
     async def _suspended(self, scope: Scope, execution_id: int, command_id: str) -> Any:
         async with self._database.transaction(scope) as connection:
@@ -173,13 +170,8 @@ class Children:
             seen = self._ended.number
             state = await self._executions.state(scope, child_id)
             if state.ended:
-                end = child_end(state, child.return_step)
-                step = state.results.get(child.return_step or state.result_step or "")
-                if end.data is None and step is not None and step.ref is not None:
-                    end = ChildEnd(
-                        execution_id=child_id, status=end.status, data=await self._executions.load(scope, step.ref)
-                    )
-                return end
+                data = await self._executions.data(scope, _result_of(state, child.return_step))
+                return ChildEnd(execution_id=child_id, status=state.status, data=data, error=state.error)
             await self._ended.wait(seen, 1.0)
 
 
@@ -192,16 +184,10 @@ def child_id_of(parent_id: int, key: str) -> int:
     return (((parent_id >> 22) - number % (1 << 20)) << 22) | ((number >> 20) % (1 << 22))
 
 
-def child_end(state: State, return_step: str | None) -> ChildEnd:
-    """Return how an execution ended: what its last step that said something, or the named step, came to."""
+def _result_of(state: State, return_step: str | None) -> Result:
+    """Return what an execution came to: its last step that said something, or the named step."""
     step = return_step if return_step in state.results else state.result_step
-    result = state.results.get(step or "")
-    return ChildEnd(
-        execution_id=state.execution_id,
-        status=state.status,
-        data=None if result is None else result.data,
-        error=state.error,
-    )
+    return state.results.get(step or "", Result())
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:

@@ -17,8 +17,10 @@ from noetl.dispatch.local import LocalDispatch
 from noetl.dispatch.locality import DISTANCES, Patience
 from noetl.dispatch.merging import merged
 from noetl.dispatch.reaper import Reaper
+from noetl.dispatch.request_keys import request_key, stands_for
 from noetl.dispatch.results import Gathering
 from noetl.dispatch.signal import Signal
+from noetl.dispatch.so_far import LoopsSoFar
 from noetl.errors import Conflict, InputError, KeyReused, NotFound
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
@@ -61,6 +63,8 @@ class Engine:
         """Touched when commands wait for a worker."""
         self.ended = Signal()
         """Touched when an execution ends."""
+        self.so_far = LoopsSoFar(database)
+        """How far loops are that somebody works at, beyond what is committed."""
         self._finishing: dict[tuple[Scope, int], set[asyncio.Future[State]]] = {}
         self._ledger = ledger
         self._drafting = Drafting(mint_many, producer)
@@ -119,7 +123,7 @@ class Engine:
         """Return the dispatch of an organization for workers in this process."""
         return LocalDispatch(
             scope, self._database, self._ledger, self.executions, self.frames, self.children, self.catalog,
-            self._drafting, self.work,
+            self._drafting, self.work, self.so_far,
         )  # fmt: skip
 
     async def close(self) -> None:
@@ -142,7 +146,6 @@ class Engine:
         With a `key`, a second request under it gives the execution the first one started.
         """
         plan = await self.catalog.plan(scope, entry.catalog_id)
-        execution_id = self._mint() if key is None else await self._keyed(scope, key)
         trigger = Start(
             path=entry.path,
             version=entry.version,
@@ -150,11 +153,15 @@ class Engine:
             digest=entry.digest,
             workload=merged(plan.playbook.workload, payload or {}),
             requested_by=requested_by,
-            key="requested" if key is None else f"request/{key}",
+            key="requested" if key is None else request_key(key),
             parent_execution_id=parent_execution_id,
             # Whoever asks for it, the parent does not know of it, and waits for nothing.
             detached=parent_execution_id is not None,
         )
+        return await self._started(scope, trigger, key)
+
+    async def _started(self, scope: Scope, trigger: Start, key: str | None) -> State:
+        execution_id = self._mint() if key is None else await self._keyed(scope, key)
         try:
             return (await self.executions.trigger(scope, execution_id, trigger)).state
         except KeyReused:
@@ -163,22 +170,29 @@ class Engine:
 
     async def _keyed(self, scope: Scope, key: str) -> int:
         """Return the execution a key stands for already, or a new id; of two that ask at once one gets the other's."""
-        async with self._database.transaction(scope) as connection:
-            found = await connection.fetchval(
-                "SELECT execution_id FROM noetl.idempotency_key WHERE key = $1 AND expires_at > now()", f"request/{key}"
-            )
-        return self._mint() if found is None else int(found)
+        return await stands_for(self._database, scope, key) or self._mint()
 
     async def rerun(
-        self, scope: Scope, execution_id: int, *, from_step: str | None, payload: dict[str, Any], requested_by: str
+        self,
+        scope: Scope,
+        execution_id: int,
+        *,
+        from_step: str | None,
+        payload: dict[str, Any],
+        requested_by: str,
+        key: str | None = None,
     ) -> State:
-        """Start a new execution of the same version with the same workload, from a step on what came before it."""
+        """Start a new execution of the same version with the same workload, from a step on what came before it.
+
+        With a `key`, a second request under it gives the execution the first one started.
+        """
         before = await self.executions.state(scope, execution_id)
         if not before.ended:
             raise Conflict(f"execution {execution_id} has not ended", hint="cancel it first")
         plan = await self.executions.plan(scope, before)
         if from_step is not None and from_step not in plan.steps:
-            raise InputError(f"the playbook {before.path} has no step {from_step!r}")
+            steps = f"its steps are {', '.join(plan.steps)}"
+            raise InputError(f"the playbook {before.path} has no step {from_step!r}", hint=steps)
         entry = await self.catalog.by_id(scope, before.catalog_id)
         kept = {name: result for name, result in before.results.items() if name != from_step}
         trigger = Start(
@@ -188,13 +202,13 @@ class Engine:
             digest=entry.digest,
             workload=merged(before.workload, payload),
             requested_by=requested_by,
-            key="requested",
+            key="requested" if key is None else request_key(key),
             rerun_of=execution_id,
             from_step=from_step,
             ctx=before.ctx if from_step else {},
             results=msgspec.to_builtins(kept) if from_step else {},
         )
-        return (await self.executions.trigger(scope, self._mint(), trigger)).state
+        return await self._started(scope, trigger, key)
 
     async def cancel(self, scope: Scope, execution_id: int, *, reason: str, by: str, cascade: bool = True) -> list[int]:
         """Cancel an execution and, with `cascade`, what it started; return those that were cancelled."""

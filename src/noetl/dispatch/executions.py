@@ -21,6 +21,7 @@ from noetl.dispatch.grants import CommandGrant
 from noetl.dispatch.handing import first_issued, grant_of, handed_to
 from noetl.dispatch.large_facts import slimmed, with_rows, with_stored_rows
 from noetl.dispatch.locality import Patience
+from noetl.dispatch.results import loaded
 from noetl.dispatch.waiters import Waiter, Waiters
 from noetl.errors import EventInvalid, NoetlError, NotFound, PayloadCollected, VersionConflict
 from noetl.faults import reach
@@ -29,14 +30,14 @@ from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.event import Draft
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, execution_stream
-from noetl.payloads.codec import JSON, decode_json, decode_table
 from noetl.payloads.envelope import resolve
 from noetl.payloads.port import PayloadStore
 from noetl.plan.decide import COMMAND_LEASE_SECONDS, Decision, decide, needed, undecidable
 from noetl.plan.fact import Fact
+from noetl.plan.names import whole
 from noetl.plan.places import told_place
 from noetl.plan.planned import Plan
-from noetl.plan.state import State, evolve
+from noetl.plan.state import Result, State, evolve
 from noetl.plan.trigger import CommandEnded, Start, Trigger
 
 _log = logging.getLogger(__name__)
@@ -196,8 +197,8 @@ class Executions:
         try:
             catalog_id = trigger.catalog_id if isinstance(trigger, Start) else state.catalog_id
             plan = await self._catalog.plan(scope, catalog_id)
-            loaded = {step: await self.load(scope, ref) for step, ref in needed(plan, state, trigger).items()}
-            decision = decide(plan, state, trigger, self._mint, loaded, command_lease_seconds=self._lease_seconds)
+            data = {step: await self.load(scope, ref) for step, ref in needed(plan, state, trigger).items()}
+            decision = decide(plan, state, trigger, self._mint, data, command_lease_seconds=self._lease_seconds)
             return decision, plan
         except Exception as problem:
             is_passing = isinstance(problem, NoetlError) and problem.disposition == "transient"
@@ -209,9 +210,12 @@ class Executions:
             return Decision((fact,), evolve(state, fact)), plan
 
     async def load(self, scope: Scope, ref: PayloadRef) -> Any:
-        """Return the value a reference stands for."""
-        data = await self._payloads.fetch(scope, ref)
-        return decode_json(data) if ref.media_type == JSON else {"rows": decode_table(data).to_pylist()}
+        """Return the value a reference stands for; for a loop's, what its rows came to."""
+        return await loaded(self._payloads, scope, ref)
+
+    async def data(self, scope: Scope, result: Result) -> Any:
+        """Return what a step came to, fetched as far as it stands outside the ledger."""
+        return result.data if result.outside is None else whole(result, await self.load(scope, result.outside))
 
     async def _record(
         self,
@@ -233,9 +237,10 @@ class Executions:
         issued = first_issued(after, appends)
         waiter = None
         if issued is not None and handed is None:
-            waiter = self.waiters.next(scope, told_place(issued.meta.get("near")))
+            is_slot = issued.loop_id is not None
+            waiter = self.waiters.next(scope, told_place(issued.meta.get("near")), slot=is_slot)
         if issued is not None and waiter is not None:
-            with waiter.promised():
+            with waiter.promised(slot=issued.loop_id is not None):
                 await self._write_claimed(scope, after, appends, fences, issued, waiter)
             return Decided(after, facts, given=1)
         await self._write(after, appends, fences)
@@ -284,5 +289,6 @@ class Executions:
         async for event in self._ledger.read(execution_stream(scope, execution_id), after.version + 1):
             after = evolve(after, await resolve(self._payloads, event))
         if after.version == 0:
-            raise NotFound(f"there is no execution {execution_id}")
+            hint = "`noetl executions list` shows what there is"
+            raise NotFound(f"there is no execution {execution_id}", hint=hint)
         return after

@@ -7,7 +7,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import orjson
@@ -15,8 +15,9 @@ from blake3 import blake3
 
 from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.frame_drafts import FrameDrafts, has_failed, held
-from noetl.dispatch.grants import ClaimedRows, CommandGrant, FrameGrant, FrameReport
+from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
 from noetl.dispatch.results import Gathering
+from noetl.dispatch.row_problems import first_problem
 from noetl.errors import Conflict, LeaseLost, NotFound, Unavailable, VersionConflict
 from noetl.faults import reach
 from noetl.ledger.database import Database
@@ -54,6 +55,16 @@ class _Cursor:
     may_have_free: bool = True
 
 
+class NewRows(NamedTuple):
+    """Rows that become a new frame, whatever else is free: those claimed elsewhere, or those a frame had no time for."""
+
+    first_index: int | None
+    """Where the first of them stands; None is behind all that were handed out."""
+    row_count: int
+    rows: PayloadRef | None
+    """Where they are, unless they are part of the loop's collection."""
+
+
 class Frames:
     """The frames of all stages, handed out by this process."""
 
@@ -81,18 +92,16 @@ class Frames:
         grant: CommandGrant,
         worker: str,
         ending: tuple[Append, Fence] | None = None,
-        rest: tuple[int, int, PayloadRef | None] | None = None,
-        claimed: ClaimedRows | None = None,
+        rest: NewRows | None = None,
     ) -> FrameGrant | None:
         """Lease a free frame, or mint the next; `ending` is the commit of the former frame, recorded together with it.
 
-        `rest` are rows the former frame had no time for: first index, count, and where they are if claimed elsewhere.
-        Rows that were `claimed` elsewhere become a new frame, whatever else is free.
+        `rest` are rows the former frame had no time for.
         """
         if await self._is_over(scope, grant):
             await self._transact((), (), ending)
             return None
-        return await self._leased(scope, grant, worker, ending, rest, claimed)
+        return await self._leased(scope, grant, worker, ending, rest)
 
     async def _leased(
         self,
@@ -100,8 +109,7 @@ class Frames:
         grant: CommandGrant,
         worker: str,
         ending: tuple[Append, Fence] | None,
-        rest: tuple[int, int, PayloadRef | None] | None,
-        claimed: ClaimedRows | None,
+        new: NewRows | None,
     ) -> FrameGrant | None:
         loop = grant.loop
         assert loop is not None
@@ -113,11 +121,10 @@ class Frames:
                 # Lanes on Spark are processes of their own, so what one of them remembers is nearly always out of date.
                 if cursor.next_index is None or loop.frame.get("lanes", 1) > 1:
                     await self._refresh(scope, grant.execution_id, loop.stage_id, cursor)
-                if rest is not None:
-                    frame: FrameGrant | None = self._fresh(grant, cursor.frames, *rest)
-                elif claimed is not None:
-                    first = cursor.next_index or 0
-                    frame = self._fresh(grant, cursor.frames, first, claimed.row_count, claimed.rows)
+                frame: FrameGrant | None
+                if new is not None:
+                    first = cursor.next_index or 0 if new.first_index is None else new.first_index
+                    frame = self._fresh(grant, cursor.frames, first, new.row_count, new.rows)
                 else:
                     frame = await self._free(scope, grant) if cursor.may_have_free else None
                 if frame is None:
@@ -245,8 +252,7 @@ class Frames:
         self, scope: Scope, grant: CommandGrant, worker: str, rows: PayloadRef, row_count: int
     ) -> FrameGrant:
         """Record rows claimed in the user's database as a new frame."""
-        claimed = ClaimedRows(rows=rows, row_count=row_count)
-        frame = await self._leased(scope, grant, worker, None, None, claimed)
+        frame = await self._leased(scope, grant, worker, None, NewRows(None, row_count, rows))
         assert frame is not None
         return frame
 
@@ -259,8 +265,9 @@ class Frames:
         if take_next and not (has_failed(frame, report) and grant.loop and grant.loop.frame.get("fail_fast")):
             rest = None
             if report.row_count < frame.row_count:
-                rest = (frame.first_index + report.row_count, frame.row_count - report.row_count, report.rest)
-            following = await self.next(scope, grant, worker, ending, rest, report.claimed)
+                first = frame.first_index + report.row_count
+                rest = NewRows(first, frame.row_count - report.row_count, report.rest)
+            following = await self.next(scope, grant, worker, ending, rest)
         else:
             await self._ledger.transact(Transition((ending[0],), (ending[1],)))
             following = None
@@ -293,6 +300,7 @@ class Frames:
         if row["frames_open"] and not with_open and not row["has_failed_fast"]:
             raise Unavailable(f"{row['frames_open']} frames of stage {stage_id} wait for another owner")
         gathered = await self._gathering.gather(scope, execution_id, loop_id)
+        problem = await first_problem(self._database, scope, execution_id, loop_id) if row["rows_failed"] else None
         self._cursors.pop(stage_id, None)
         return Tally(
             frames=row["frames_minted"],
@@ -300,6 +308,7 @@ class Frames:
             rows_done=row["rows_done"],
             rows_failed=row["rows_failed"],
             errors=row["errors"],
+            problem=problem,
             ctx=orjson.loads(row["ctx"]),
             **msgspec.structs.asdict(gathered),
         )

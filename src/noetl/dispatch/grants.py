@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -87,11 +87,15 @@ class FrameGrant(msgspec.Struct, frozen=True, kw_only=True):
         return LeaseRef("frame", self.execution_id, str(self.frame_id), self.attempt, self.token)
 
 
-class ClaimedRows(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows claimed in the user's database, and where they are written down."""
+class FrameSoFar(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a frame in hand is, for people who watch: its rows count when it is committed."""
 
-    rows: PayloadRef
-    row_count: Annotated[int, msgspec.Meta(ge=1)]
+    stage_id: int
+    frame_id: int
+    attempt: int
+    rows_done: int
+    rows_failed: int
+    rows_per_second: float
 
 
 class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,8 +110,6 @@ class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
     """The first few rows that failed, with their problems."""
     rest: PayloadRef | None = None
     """Where the rows are that were not worked off, if `row_count` is less than the frame's and they were claimed elsewhere."""
-    claimed: ClaimedRows | None = None
-    """Rows claimed already for the next frame, which is to be recorded together with the end of this one."""
 
 
 class Child(msgspec.Struct, frozen=True, kw_only=True):

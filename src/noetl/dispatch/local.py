@@ -13,10 +13,11 @@ from noetl.dispatch.children import Children
 from noetl.dispatch.drafts import Drafting, command_stream, new_lease
 from noetl.dispatch.executions import Executions
 from noetl.dispatch.frames import Frames
-from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, LeaseRef
+from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, FrameSoFar, LeaseRef
 from noetl.dispatch.handing import grant_of
 from noetl.dispatch.locality import Claimant, Wish, claimant, opening
 from noetl.dispatch.signal import Signal
+from noetl.dispatch.so_far import LoopsSoFar
 from noetl.errors import LeaseLost, NotFound
 from noetl.faults import reach
 from noetl.ledger.database import Database
@@ -33,13 +34,14 @@ MAX_ATTEMPTS = 5
 
 # The rule of `noetl.dispatch.locality.may_take`: after how long work opens depends on how far it is.
 _PENDING = """
-SELECT execution_id, command_id, attempt, issued_event_id, lease_seconds FROM noetl.command
+SELECT execution_id, command_id, attempt, issued_event_id, lease_seconds, loop_id FROM noetl.command
 WHERE status = 'PENDING' AND available_at <= now()
   AND (near IS NULL OR available_at <= now() - make_interval(secs => CASE
       WHEN near ->> 'node' = $2 THEN $5::double precision
       WHEN near ->> 'region' IS DISTINCT FROM $4 THEN $8::double precision
       WHEN near ->> 'zone' IS DISTINCT FROM $3 THEN $7::double precision
       ELSE $6::double precision END))
+  AND ($9 OR loop_id IS NULL)
 ORDER BY available_at, issued_event_id LIMIT $1
 FOR UPDATE SKIP LOCKED
 """
@@ -93,6 +95,7 @@ class LocalDispatch:
         catalog: Catalog,
         drafting: Drafting,
         signal: Signal,
+        so_far: LoopsSoFar,
     ) -> None:
         self._scope = scope
         self._database = database
@@ -103,23 +106,29 @@ class LocalDispatch:
         self._catalog = catalog
         self._drafting = drafting
         self._signal = signal
+        self._so_far = so_far
 
-    async def claim(self, worker: str, want: int, wait_seconds: float, wish: Wish | None = None) -> list[CommandGrant]:
+    async def claim(
+        self, worker: str, want: int, wait_seconds: float, wish: Wish | None = None, loops: int | None = None
+    ) -> list[CommandGrant]:
         """Lease commands that wait."""
+        loops = want if loops is None else min(loops, want)
         who = claimant(worker, wish)
         deadline = asyncio.get_running_loop().time() + wait_seconds
         while True:
             seen = self._signal.number
-            granted = await self._claim_now(worker, want, who)
+            granted = await self._claim_now(worker, want, loops, who)
             left = deadline - asyncio.get_running_loop().time()
             if not granted and left > 0:
-                granted = await self._handed(worker, want, seen, min(left, 0.5), who)
+                granted = await self._handed(worker, want, loops, seen, min(left, 0.5), who)
             if granted or left <= 0:
                 return granted
 
-    async def _handed(self, worker: str, want: int, seen: int, seconds: float, who: Claimant) -> list[CommandGrant]:
+    async def _handed(
+        self, worker: str, want: int, loops: int, seen: int, seconds: float, who: Claimant
+    ) -> list[CommandGrant]:
         """Wait for news, and for commands that are leased to this worker as they are issued."""
-        with self._executions.waiters.waiting(self._scope, worker, want, who) as waiter:
+        with self._executions.waiters.waiting(self._scope, worker, want, who, loops) as waiter:
             try:
                 await self._signal.wait(seen, seconds, waiter.woken)
             except asyncio.CancelledError:
@@ -129,10 +138,14 @@ class LocalDispatch:
                 raise
         return await waiter.granted()
 
-    async def _claim_now(self, worker: str, want: int, who: Claimant) -> list[CommandGrant]:
+    async def _claim_now(self, worker: str, want: int, loops: int, who: Claimant) -> list[CommandGrant]:
         opens = opening(who, self._executions.patience)
         async with self._database.transaction(self._scope) as connection:
-            rows = await connection.fetch(_PENDING, want, who.node, who.zone, who.region, *opens)
+            rows = await connection.fetch(_PENDING, want, who.node, who.zone, who.region, *opens, loops > 0)
+        slots = [row for row in rows if row["loop_id"] is not None]
+        if len(slots) > loops:
+            # What stands behind them is seen with the next claim, which asks for no more slots.
+            rows = [row for row in rows if row["loop_id"] is None or row in slots[:loops]]
         answers = await asyncio.gather(*(self._claim_one(worker, row) for row in rows))
         return [grant for grant in answers if grant is not None]
 
@@ -236,8 +249,9 @@ class LocalDispatch:
             lost += [lease for lease in held if (lease.execution_id, lease.id, lease.attempt) not in kept]
         return lost
 
-    async def lost(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
+    async def lost(self, leases: Sequence[LeaseRef], so_far: Sequence[FrameSoFar] = ()) -> list[LeaseRef]:
         """Look which commands are leased to somebody else, or have ended."""
+        self._so_far.tell(self._scope, so_far)
         held = [lease for lease in leases if lease.table == "command"]
         gone = await self._named(_GONE, held) if held else set()
         return [lease for lease in held if (lease.execution_id, lease.id, lease.attempt) in gone]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, LeaseRef
+from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, FrameSoFar, LeaseRef
 from noetl.dispatch.locality import Wish
 from noetl.model.payload_ref import PayloadRef
 from noetl.plan.trigger import CommandEnded
@@ -19,8 +19,13 @@ class Dispatch(Protocol):
     and that nothing was written.
     """
 
-    async def claim(self, worker: str, want: int, wait_seconds: float, wish: Wish | None = None) -> list[CommandGrant]:
-        """Lease up to `want` commands, waiting up to `wait_seconds` for the first; `wish` says how near they should be."""
+    async def claim(
+        self, worker: str, want: int, wait_seconds: float, wish: Wish | None = None, loops: int | None = None
+    ) -> list[CommandGrant]:
+        """Lease up to `want` commands, waiting up to `wait_seconds` for the first.
+
+        `wish` says how near they should be, `loops` how many of them may be slots of loops.
+        """
         ...
 
     async def complete(
@@ -41,8 +46,11 @@ class Dispatch(Protocol):
         """Make leases last longer and return those that are lost."""
         ...
 
-    async def lost(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
-        """Return the commands' leases among these that somebody took away; none of them lasts any longer for it."""
+    async def lost(self, leases: Sequence[LeaseRef], so_far: Sequence[FrameSoFar] = ()) -> list[LeaseRef]:
+        """Return the commands' leases among these that somebody took away; none of them lasts any longer for it.
+
+        `so_far` says how far frames in hand are. It is shown to people where it can be, and may be dropped.
+        """
         ...
 
     async def next_frame(self, grant: CommandGrant, worker: str) -> FrameGrant | None:

@@ -79,8 +79,10 @@ class Reaper:
         self._signal = signal
         self._every = every_seconds
         self._idle = idle_seconds
-        self.republished = 0
-        """How many leases this process took back."""
+        self.frames_republished = 0
+        """How many frames this process took back."""
+        self.commands_republished = 0
+        """How many commands this process took back."""
         self._orphans = Orphans(database, executions)
         self._repeating = Repeating("the reaper", self._look_once, every_seconds=every_seconds)
 
@@ -156,7 +158,8 @@ class Reaper:
         reach("reap.after_record")
         if row["stage_id"] is not None:
             self._frames.lost(row["stage_id"])
-        self.republished += 1
+        self.commands_republished += 1
+        self.frames_republished += len(lost)
         self._signal.touch()
 
     async def _frame(self, row: Any) -> None:
@@ -165,7 +168,7 @@ class Reaper:
         reach("reap.before_record")
         await self._ledger.transact(Transition((self._frames.drafts.lost(scope, row),), (fence,)))
         reach("reap.after_record")
-        self.republished += 1
+        self.frames_republished += 1
         self._frames.lost(row["stage_id"])
         self._signal.touch()
 

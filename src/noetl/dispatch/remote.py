@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import random
 import uuid
 from collections import OrderedDict
@@ -18,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 import aiohttp
 import msgspec
 
-from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, LeaseRef
+from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, FrameSoFar, LeaseRef
 from noetl.dispatch.locality import Wish
 from noetl.errors import Conflict, Denied, InputError, LeaseLost, NoetlError, NotFound, Unavailable, Unsupported
 from noetl.model.payload_ref import PayloadRef
@@ -28,7 +29,7 @@ from noetl.playbook.parse import parse
 
 T = TypeVar("T")
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 REQUEST_SECONDS = 60.0
 """How long one request may take, besides the time it asks the server to wait."""
 CHILD_SECONDS = 30.0
@@ -114,20 +115,24 @@ class RemoteDispatch:
         if self._session is not None:
             await self._session.close()
 
-    async def claim(self, worker: str, want: int, wait_seconds: float, wish: Wish | None = None) -> list[CommandGrant]:
+    async def claim(
+        self, worker: str, want: int, wait_seconds: float, wish: Wish | None = None, loops: int | None = None
+    ) -> list[CommandGrant]:
         """Lease commands; while the server is away, wait for it, and return none when the time is over."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
-        pauses = _pauses()
+        waits = pauses()
         while True:
             left = max(0.0, min(60.0, deadline - loop.time()))
             body: dict[str, Any] = {"worker_id": worker, "want": min(want, 100), "wait_seconds": left}
             if wish is not None:
                 body["locality"] = wish
+            if loops is not None:
+                body["loops"] = loops
             try:
                 return (await self._once("POST", "/api/commands/claim", body, _Commands, wait=left)).commands
             except Unavailable:
-                await asyncio.sleep(next(pauses))
+                await asyncio.sleep(next(waits))
             if loop.time() >= deadline:
                 return []
 
@@ -157,16 +162,19 @@ class RemoteDispatch:
 
     async def heartbeat(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
         """Renew leases; while the server is away, ask again, for only the server knows what is lost."""
-        pauses = _pauses()
+        waits = pauses()
         while True:
             try:
                 return (await self._once("POST", "/api/leases/heartbeat", _proofs(leases), _Lost)).lost
             except Unavailable:
-                await asyncio.sleep(next(pauses))
+                await asyncio.sleep(next(waits))
 
-    async def lost(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
+    async def lost(self, leases: Sequence[LeaseRef], so_far: Sequence[FrameSoFar] = ()) -> list[LeaseRef]:
         """Ask which commands were taken away."""
-        return (await self._once("POST", "/api/leases/lost", _proofs(leases), _Lost)).lost
+        said = [
+            msgspec.to_builtins(one) | {"stage_id": str(one.stage_id), "frame_id": str(one.frame_id)} for one in so_far
+        ]
+        return (await self._once("POST", "/api/leases/lost", _proofs(leases) | {"so_far": said}, _Lost)).lost
 
     async def next_frame(self, grant: CommandGrant, worker: str) -> FrameGrant | None:
         """Lease the next frame of a slot's stage."""
@@ -244,7 +252,7 @@ class RemoteDispatch:
     ) -> T:
         """Send a request until it is answered; a refusal that an earlier try of the same request explains is `_Doubtful`."""
         deadline = asyncio.get_running_loop().time() + self._patience
-        pauses = _pauses()
+        waits = pauses()
         repeated = False
         while True:
             try:
@@ -257,7 +265,7 @@ class RemoteDispatch:
                     raise _Doubtful from None
                 raise
             repeated = True
-            await asyncio.sleep(next(pauses))
+            await asyncio.sleep(next(waits))
 
     async def _once(
         self, method: str, path: str, body: Any, kind: type[T], *, key: str | None = None, wait: float = 0.0
@@ -277,9 +285,7 @@ class RemoteDispatch:
             ) as response:
                 status, data = response.status, await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as problem:
-            raise Unavailable(
-                f"the server at {self._url} does not answer: {problem or type(problem).__name__}"
-            ) from None
+            raise Unavailable(unanswered(self._url, problem)) from None
         if status >= 400:
             raise _refusal(status, data, f"{method} {path}")
         # Ids are text in JSON.
@@ -290,12 +296,20 @@ class _Doubtful(Exception):
     """The work had ended when a request was sent again: an earlier try ended it."""
 
 
-def _pauses() -> Iterator[float]:
+def pauses() -> Iterator[float]:
+    """Yield how long to wait before a server is asked again, longer each time."""
     pause = FIRST_PAUSE
     while True:
         # Spread, so that workers that lost their server together do not come back together.
         yield pause * random.uniform(0.5, 1.0)  # noqa: S311
         pause = min(LONGEST_PAUSE, pause * 2)
+
+
+def unanswered(url: str, problem: Exception) -> str:
+    """Say why a server does not answer."""
+    number, told = (problem.errno, problem.strerror) if isinstance(problem, OSError) else (None, None)
+    reason = os.strerror(number) if number and number > 0 else told or str(problem) or type(problem).__name__
+    return f"the server at {url} does not answer: {reason}"
 
 
 def _refusal(status: int, data: bytes, what: str) -> NoetlError:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 import orjson
 
+from noetl.errors import Corrupt
 from noetl.ledger.database import Database
-from noetl.model.payload_ref import PayloadRef
+from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.codec import JSON, decode_table, encode_json
+from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, decode_table, encode_json
 from noetl.payloads.port import PayloadStore
 from noetl.plan.places import Place, fullest, place_of
 
 INLINE_BYTES = 32_768
-"""Up to this many bytes of frames' results stand in the step's own result."""
+"""Up to this many bytes of results, as JSON, stand in the step's own result."""
+INLINE_FRAMES = 256
+"""Results of more frames are not even looked at: whoever needs them fetches them."""
+AT_ONCE = 16
+"""Payloads of frames that are fetched side by side."""
+_LARGE = 256 * 1024
 
 _COMMITTED = """
 SELECT e.frame_id, coalesce(e.current_index, d.current_index) AS first_index, e.payload_ref,
@@ -28,6 +36,9 @@ WHERE e.execution_id = $1 AND e.loop_id = $2
 ORDER BY first_index, e.frame_id
 """
 
+View = Callable[[PayloadRef], Awaitable[bytes | memoryview]]
+"""Gives the bytes of a frame's payload."""
+
 
 class Gathered(msgspec.Struct, frozen=True, kw_only=True):
     """What a loop's rows came to: results that are few, or a manifest and the node that holds most of what it names."""
@@ -36,6 +47,13 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
     manifest: PayloadRef | None = None
     near: Place | None = None
     near_bytes: int = 0
+
+
+class Part(msgspec.Struct, frozen=True):
+    """How many rows a frame had and where their results are; rows of a frame that failed as a whole have none."""
+
+    rows: int
+    ref: PayloadRef | None
 
 
 class Gathering:
@@ -49,18 +67,14 @@ class Gathering:
         """Return the rows' results, or the reference of a manifest where they are many, and which node holds most."""
         async with self._database.transaction(scope) as connection:
             rows = await connection.fetch(_COMMITTED, execution_id, loop_id)
-        refs = [None if row["payload_ref"] is None else _reference(row["payload_ref"]) for row in rows]
-        if not any(refs):
+        if not rows:
             return Gathered()
-        if sum(ref.bytes for ref in refs if ref is not None) <= INLINE_BYTES:
-            results: list[Any] = []
-            for row, ref in zip(rows, refs, strict=True):
-                # Rows of a frame that failed as a whole keep their places, so that results and rows stay side by side.
-                if ref is None:
-                    results += [None] * row["row_count"]
-                else:
-                    results += rows_of(await self._payloads.view(scope, ref))
-            return Gathered(results=results)
+        refs = [None if row["payload_ref"] is None else _reference(row["payload_ref"]) for row in rows]
+        parts = [Part(row["row_count"], ref) for row, ref in zip(rows, refs, strict=True)]
+        if _may_be_few(parts):
+            results = await _few_results(parts, lambda ref: self._payloads.view(scope, ref))
+            if results is not None:
+                return Gathered(results=results)
         manifest = {
             "frames": [
                 {
@@ -79,8 +93,63 @@ class Gathering:
             if ref is not None and row["worker"] is not None
         )
         near, near_bytes = held or (None, 0)
-        stored = await self._payloads.store(scope, encode_json(manifest), JSON)
+        count = sum(part.rows for part in parts)
+        stored = await self._payloads.store(scope, encode_json(manifest), FRAMES, rows=count)
         return Gathered(manifest=stored, near=near, near_bytes=near_bytes)
+
+
+def _may_be_few(parts: Sequence[Part]) -> bool:
+    """Tell whether results may be small as JSON, by how large their tables are without what every table has besides."""
+    if len(parts) > INLINE_FRAMES or sum(part.rows for part in parts) * 2 > INLINE_BYTES:
+        return False
+    texts = (max(0, part.ref.bytes - 1024 - 32 * part.rows) for part in parts if part.ref is not None)
+    return sum(texts) <= INLINE_BYTES
+
+
+async def _few_results(parts: Sequence[Part], view: View) -> list[Any] | None:
+    """Return the results of all rows, or None as soon as they take too much room."""
+    results: list[Any] = []
+    size = 0
+    async for some in _results(parts, view):
+        results += some
+        size += len(orjson.dumps(some))
+        if size > INLINE_BYTES:
+            return None
+    return results
+
+
+async def _results(parts: Sequence[Part], view: View) -> AsyncIterator[list[Any]]:
+    """Give what the rows of frames came to, frame by frame, some fetched side by side."""
+    for first in range(0, len(parts), AT_ONCE):
+        for some in await asyncio.gather(*(_of_frame(part, view) for part in parts[first : first + AT_ONCE])):
+            yield some
+
+
+async def _of_frame(part: Part, view: View) -> list[Any]:
+    # Rows of a frame that failed as a whole keep their places, so that results and rows stay side by side.
+    if part.ref is None:
+        return [None] * part.rows
+    data = await view(part.ref)
+    return rows_of(data) if part.ref.bytes < _LARGE else await asyncio.to_thread(rows_of, data)
+
+
+async def results_of(manifest: Any, view: View) -> list[Any]:
+    """Return what the rows of the frames that a manifest names came to, in the order of the rows."""
+    try:
+        parts = msgspec.convert(manifest["frames"], list[Part])
+    except (KeyError, TypeError, msgspec.ValidationError) as problem:
+        raise Corrupt(f"this is no manifest of frames: {problem}") from None
+    return [value async for some in _results(parts, view) for value in some]
+
+
+async def loaded(payloads: PayloadStore, scope: Scope, ref: PayloadRef) -> Any:
+    """Return the value a reference stands for: JSON as it is, a table's rows, what the rows of a loop came to."""
+    if ref.media_type == ARROW_STREAM:
+        return {"rows": rows_of(await payloads.view(scope, ref))}
+    data = await payloads.fetch(scope, ref)
+    if ref.media_type == FRAMES:
+        return await results_of(decode_json(data), lambda part: payloads.view(scope, part))
+    return decode_json(data) if ref.media_type == JSON else data.decode(errors="replace")
 
 
 def _reference(written: str) -> PayloadRef:

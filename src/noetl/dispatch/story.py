@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from operator import itemgetter
 
+from noetl.dispatch.row_problems import RowProblem, row_problems
 from noetl.model.catalogue import ENDING
 from noetl.model.event import Event
 from noetl.model.stream import execution_stream
@@ -15,6 +17,8 @@ TRIED = frozenset({"command.attempt_failed", "frame.attempt_failed", "loop.shard
 DISPATCHED = frozenset({"frame.dispatched", "loop.shard.enqueued"})
 COMMITTED = frozenset({"frame.committed", "loop.shard.done"})
 FRAME_FAILED = frozenset({"frame.failed", "loop.shard.failed"})
+KEPT_PROBLEMS = 5
+"""Rows that failed, of each stage: the first of them tell what is wrong with most."""
 
 
 @dataclass
@@ -54,6 +58,10 @@ class Stage:
     """frames, committed, failed, lost, tried; rows and failed_rows."""
     open: dict[int, Event] = field(default_factory=dict)
     """The last event of every frame that has not ended."""
+    firsts: dict[int, int] = field(default_factory=dict)
+    """The first row of each of these."""
+    problems: list[tuple[RowProblem, Event]] = field(default_factory=list)
+    """The first rows that failed, in their order, with the events that say so."""
 
 
 class Story:
@@ -122,6 +130,7 @@ class Story:
         kind, rows = event.event_type, event.meta.get("row_count", 0)
         if kind in DISPATCHED:
             stage.counts["frames"] += event.meta.get("attempt") == 1
+            stage.firsts[frame_id] = event.current_index or 0
         stage.open[frame_id] = event
         stage.counts["lost"] += kind in LOST
         stage.counts["tried"] += kind in TRIED
@@ -132,3 +141,8 @@ class Story:
             stage.counts.update({"failed": 1, "failed_rows": rows})
         if kind in COMMITTED | FRAME_FAILED:
             del stage.open[frame_id]
+            first = stage.firsts.pop(frame_id, 0)
+            found = row_problems(frame_id, first, rows, event.result, event.error)
+            stage.problems += [(problem, event) for problem in found]
+            stage.problems.sort(key=itemgetter(0))
+            del stage.problems[KEPT_PROBLEMS:]

@@ -18,12 +18,13 @@ from noetl.plan.places import Place
 
 
 class Waiter:
-    """One worker that waits for up to `want` commands."""
+    """One worker that waits for up to `want` commands, up to `loops` of them slots of loops."""
 
-    def __init__(self, worker: str, want: int, who: Claimant) -> None:
+    def __init__(self, worker: str, want: int, who: Claimant, loops: int) -> None:
         self.worker = worker
         self.who = who
         self.want = want
+        self.loops = loops
         self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when it was given something."""
         self._promised = 0
@@ -37,9 +38,10 @@ class Waiter:
             self.woken.set_result(None)
 
     @contextmanager
-    def promised(self) -> Iterator[Waiter]:
-        """Keep it waiting for the time of the block, in which it may be given one command."""
+    def promised(self, *, slot: bool = False) -> Iterator[Waiter]:
+        """Keep it waiting for the time of the block, in which it may be given one command, or one slot of a loop."""
         self.want -= 1
+        self.loops -= slot
         self._promised += 1
         try:
             yield self
@@ -64,9 +66,11 @@ class Waiters:
         self._waiting: dict[Scope, deque[Waiter]] = {}
 
     @contextmanager
-    def waiting(self, scope: Scope, worker: str, want: int, who: Claimant = ANYWHERE) -> Iterator[Waiter]:
+    def waiting(
+        self, scope: Scope, worker: str, want: int, who: Claimant = ANYWHERE, loops: int | None = None
+    ) -> Iterator[Waiter]:
         """Take promises for a worker for the time of the block."""
-        waiter = Waiter(worker, want, who)
+        waiter = Waiter(worker, want, who, want if loops is None else loops)
         line = self._waiting.setdefault(scope, deque())
         line.append(waiter)
         try:
@@ -77,19 +81,16 @@ class Waiters:
             if not line and self._waiting.get(scope) is line:
                 del self._waiting[scope]
 
-    def next(self, scope: Scope, near: Place | None = None) -> Waiter | None:
+    def next(self, scope: Scope, near: Place | None = None, *, slot: bool = False) -> Waiter | None:
         """Return the next in turn that wants one more, if anybody waits; of work that lies somewhere, the nearest."""
         line = self._waiting.get(scope)
         if not line:
             return None
-        if near is None:
-            waiter = line.popleft()
-        else:
-            found = nearest(((one.who, one) for one in line), near, self._patience)
-            if found is None:
-                return None
-            waiter = found
-            line.remove(waiter)
+        able = (one for one in line if one.loops > 0) if slot else iter(line)
+        waiter = next(able, None) if near is None else nearest(((one.who, one) for one in able), near, self._patience)
+        if waiter is None:
+            return None
+        line.remove(waiter)
         if waiter.want > 1:
             line.append(waiter)
         return waiter

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from noetl.dispatch.story import LOST, TRIED, Command, Run, Stage, Story
-from noetl.dispatch.why_sentence import Sentence, at, counted, sentence
+from noetl.dispatch.why_sentence import Sentence, at, counted, failed_rows, sentence
 from noetl.model.event import Event
 from noetl.plan.planned import Plan
 
@@ -21,6 +21,9 @@ def execution_sentences(story: Story, plan: Plan | None) -> Iterator[Sentence]:
         yield from _waits(story, plan)
     else:
         yield from _failure(story, story.ended)
+    for step, runs in story.runs.items():
+        # A step that goes round tells of each time by itself.
+        yield from next((said for run in reversed(runs) if (said := list(failed_rows(story, step, run)))), ())
     yield from _swallowed(story)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from noetl.dispatch.story import Run, Story
 from noetl.model.event import Event, time_text
 from noetl.plan.planned import Plan
 
@@ -32,6 +34,19 @@ def counted(number: int, noun: str) -> str:
 def at(event: Event) -> str:
     """Say when something happened."""
     return time_text(event.event_time).replace("T", " ")[:19] + " UTC"
+
+
+def failed_rows(story: Story, step: str, run: Run) -> Iterator[Sentence]:
+    """Say which rows of a loop failed in a run of its step, and why, the first few of them."""
+    stage = story.stages.get(run.began.stage_id or 0)
+    if stage is None:
+        return
+    for problem, event in stage.problems:
+        text = f"{problem.place} of step {step} failed in frame {problem.frame_id}: {problem.text}."
+        yield sentence("row", text, event)
+    if left := stage.counts["failed_rows"] - sum(problem.rows for problem, _ in stage.problems):
+        text = f"{left} more of the rows of step {step} failed; `noetl why EXECUTION FRAME` tells of a frame."
+        yield sentence("row", text, run.exited or run.began)
 
 
 def arc_words(plan: Plan | None, step: str, number: int) -> str:

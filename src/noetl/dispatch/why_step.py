@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from noetl.dispatch.story import LOST, Command, Run, Story
-from noetl.dispatch.why_sentence import Sentence, arc_words, at, counted, sentence
+from noetl.dispatch.why_sentence import Sentence, arc_words, at, counted, failed_rows, sentence
 from noetl.errors import InputError
 from noetl.model.event import Event
 from noetl.plan.planned import Plan
@@ -31,6 +31,7 @@ def step_sentences(story: Story, plan: Plan | None, step: str) -> Iterator[Sente
         for command in run.commands:
             yield from _command(f"run {run.number}" + (f", {command.issued.command_id}" if many else ""), command)
         yield from _exit(plan, step, run)
+        yield from failed_rows(story, step, run)
 
 
 def _cause(plan: Plan | None, step: str, run: Run) -> Sentence:

@@ -11,20 +11,29 @@ from noetl.execute.services import ScopedPayloads, Services
 from noetl.execute.tools.port import Call
 
 
+class CallMaker:
+    """Makes the calls of one command."""
+
+    def __init__(self, services: Services, grant: CommandGrant) -> None:
+        self._prefix = f"{grant.execution_id}/{grant.command_id.rsplit('/', 1)[0]}"
+        self._known: dict[str, Any] = {
+            "owner": services.scope,
+            "execution_id": grant.execution_id,
+            "credentials": services.secrets.credentials,
+            "payloads": ScopedPayloads(services.store, services.scope, services.secrets.redaction),
+            "resources": services.resources,
+        }
+
+    def at(self, place: str | int) -> Callable[..., Call]:
+        """Return what makes the calls of one run; `place` names the row, so that an effect has the same key in every try."""
+        prefix, known = f"{self._prefix}/{place}", self._known
+
+        def make(*, task: CompiledTask, run: int, **fields: Any) -> Call:
+            return Call(key=f"{prefix}/{task.name}/{run}", **known, **fields)
+
+        return make
+
+
 def call_maker(services: Services, grant: CommandGrant, place: str) -> Callable[..., Call]:
-    """Return what makes the calls of one run; `place` names the row, so that an effect has the same key in every try."""
-    payloads = ScopedPayloads(services.store, services.scope, services.secrets.redaction)
-    prefix = f"{grant.execution_id}/{grant.command_id.rsplit('/', 1)[0]}/{place}"
-
-    def make(*, task: CompiledTask, run: int, **fields: Any) -> Call:
-        return Call(
-            key=f"{prefix}/{task.name}/{run}",
-            owner=services.scope,
-            execution_id=grant.execution_id,
-            credentials=services.secrets.credentials,
-            payloads=payloads,
-            resources=services.resources,
-            **fields,
-        )
-
-    return make
+    """Return what makes the calls of a single run."""
+    return CallMaker(services, grant).at(place)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from noetl.errors import NotFound, PlaybookInvalid
 from noetl.execute.policy import CompiledPolicy, compile_policy
-from noetl.playbook.model import Playbook, Select, Task
-from noetl.playbook.scopes import CompiledSet, compile_set
+from noetl.playbook.model import Playbook, Select, Step, Task
+from noetl.playbook.origins import limit_origins, origins_at
+from noetl.playbook.scopes import Assignment, CompiledSet, compile_set
 from noetl.playbook.templates import CompiledValue, compile_value
-
-_SOURCE_TEXT = {"python": ("code", "script")}
-"""Options that hold a program: braces in it are its own, so it is never rendered."""
+from noetl.playbook.tool_fields import KINDS
 
 
 class CompiledTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,9 +38,14 @@ class CompiledStep(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     input: CompiledValue | None
+    timeout: CompiledValue | None
+    claim: CompiledValue | None
+    """What claims the rows of its loop, if it is one over a cursor: `claim`, `auth` and `options`."""
     tasks: tuple[CompiledTask, ...]
     labels: dict[str, int]
     is_sequence: bool
+    sets_ctx: bool
+    """Whether a task may set shared values."""
     where: str
 
 
@@ -72,43 +77,70 @@ def compile_step(playbook: Playbook, name: str) -> CompiledStep:
     tasks = tuple(_compile_task(_from_workbook(task, playbook), where) for task in step.tasks)
     return CompiledStep(
         name=name,
-        input=compile_value(step.input, f"{where}, field input") if step.input else None,
+        input=compile_value(step.input, f"{where}, field input", origins_at(step.origins, "input"))
+        if step.input
+        else None,
+        timeout=None
+        if step.timeout is None
+        else compile_value(step.timeout, f"{where}, field spec.timeout", limit_origins(step.origins)),
+        claim=_compile_claim(step, where),
         tasks=tasks,
         labels={task.name: index for index, task in enumerate(tasks)},
         is_sequence=step.is_sequence,
+        sets_ctx=any(assignment.scope == "ctx" for task in tasks for assignment in _assignments(task)),
         where=where,
     )
 
 
+def _compile_claim(step: Step, where: str) -> CompiledValue | None:
+    cursor = step.loop and step.loop.cursor
+    if not cursor:
+        return None
+    written = {"claim": cursor.claim, "auth": cursor.auth, "options": cursor.options}
+    return compile_value(written, f"{where}, field loop.cursor", origins_at(step.origins, "loop", "cursor"))
+
+
+def _assignments(task: CompiledTask) -> Iterator[Assignment]:
+    yield from task.set
+    for rule in () if task.policy is None else task.policy.rules:
+        yield from rule.set
+
+
 def _compile_task(task: Task, step_where: str) -> CompiledTask:
-    where = f"{step_where}, task {task.name}"
+    where, origins = f"{step_where}, task {task.name}", task.origins
     limit = task.timeout if task.timeout is not None or task.kind != "http" else task.options.get("timeout")
     return CompiledTask(
         name=task.name,
         kind=task.kind,
         options=_compile_options(task, where),
-        input=compile_value(task.input, f"{where}, field input") if task.input else None,
-        auth=compile_value(task.auth, f"{where}, field auth"),
-        timeout=None if limit is None else compile_value(limit, f"{where}, field timeout"),
+        input=compile_value(task.input, f"{where}, field input", origins_at(origins, "input")) if task.input else None,
+        auth=compile_value(task.auth, f"{where}, field auth", origins_at(origins, "auth")),
+        timeout=None
+        if limit is None
+        else compile_value(limit, f"{where}, field timeout", origins_at(origins, "timeout")),
         policy=None if task.policy is None else compile_policy(task.policy, where),
-        set=compile_set(task.set, where),
+        set=compile_set(task.set, where, origins_at(origins, "set")),
         select=() if task.output is None else task.output.select,
         source=task,
         where=where,
     )
 
 
+def program_of(task: Task) -> str | None:
+    """Return the option that holds a task's program, if its kind has one."""
+    return KINDS[task.kind].program if task.kind in KINDS else None
+
+
 def _compile_options(task: Task, where: str) -> CompiledValue:
-    programs: dict[str, Any] = {
-        key: task.options[key] for key in _SOURCE_TEXT.get(task.kind, ()) if isinstance(task.options.get(key), str)
-    }
-    if not programs:
-        return compile_value(task.options, where)
-    rest = compile_value({key: value for key, value in task.options.items() if key not in programs}, where)
+    options, program = task.options, program_of(task)
+    if program not in options:
+        return compile_value(options, where, task.origins)
+    # Braces in a program are its own, so it is never rendered.
+    rest = compile_value({key: value for key, value in options.items() if key != program}, where, task.origins)
     if rest.is_constant:
-        options = task.options
         return CompiledValue(lambda _: options, is_constant=True)
-    return CompiledValue(lambda names: {**rest.render(names), **programs}, is_constant=False)
+    text = options[program]
+    return CompiledValue(lambda names: {**rest.render(names), program: text}, is_constant=False)
 
 
 def _from_workbook(task: Task, playbook: Playbook) -> Task:
@@ -133,5 +165,15 @@ def _from_workbook(task: Task, playbook: Playbook) -> Task:
             output=task.output or named.output,
             set={**named.set, **task.set},
             place=task.place,
+            origins=_together(named, task),
         )
     return task
+
+
+def _together(named: Task, task: Task) -> Any:
+    """Return the origins of a task of the workbook with those of the caller's input and `set` over its own."""
+    found = {**(named.origins or {})}
+    for key, part in (task.origins or {}).items():
+        under = found.get(key)
+        found[key] = {**under, **part} if isinstance(under, dict) and isinstance(part, dict) else part
+    return found

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from noetl.dispatch.grants import CommandGrant, FrameGrant
-from noetl.execute.calls import call_maker
+from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameSoFar
+from noetl.execute.calls import CallMaker
 from noetl.execute.compiled import CompiledStep, CompiledTask
 from noetl.execute.outcome import Outcome, Problem
 from noetl.execute.sequence import run_sequence
@@ -87,6 +87,7 @@ class FrameRun:
         # Its own: what rows set counts for others only once the frame is committed.
         self._names = names.for_run()
         self._frame = frame
+        self._calls = CallMaker(services, grant)
         self._save = save
         self._children = children
         assert step.loop is not None
@@ -97,6 +98,7 @@ class FrameRun:
         self._deferred: list[tuple[RowEnd, Call]] = []
         self._nearly_done = nearly_done
         self._began = self._until = self._save_at = 0.0
+        self._rows_before = 0
         self._set: dict[str, Any] = {}
         self._bytes = 0
         self.end = FrameEnd()
@@ -109,7 +111,7 @@ class FrameRun:
         if self._policy["process"] == "frame":
             await self._together(rows)
             return self.end
-        started = len(before.rows)
+        started = self._rows_before = len(before.rows)
         self._began = self._services.monotonic()
         self._until = self._began + self._policy["max_seconds"]
         self._save_at = self._next_save()
@@ -123,6 +125,20 @@ class FrameRun:
             await self._in_lanes(rows, started, lanes)
         await self._commit_deferred()
         return self.end
+
+    def so_far(self) -> FrameSoFar:
+        """Say how many rows are worked off, and how quickly; none of them counts before the frame is committed."""
+        rows = self.end.rows
+        failed = sum(row.status == "error" for row in rows)
+        seconds = self._services.monotonic() - self._began
+        return FrameSoFar(
+            stage_id=self._frame.stage_id,
+            frame_id=self._frame.frame_id,
+            attempt=self._frame.attempt,
+            rows_done=len(rows) - failed,
+            rows_failed=failed,
+            rows_per_second=round((len(rows) - self._rows_before) / seconds, 1) if self._began and seconds else 0.0,
+        )
 
     async def _goes_on(self, done: int, left: int) -> bool:
         """Tell whether the frame has time and room for another row; does what is due between two rows."""
@@ -180,7 +196,7 @@ class FrameRun:
             self._compiled,
             names,
             tools=self._services.tools,
-            make_call=call_maker(self._services, self._grant, str(index)),
+            make_call=self._calls.at(index),
             sleep=self._services.sleep,
             monotonic=self._services.monotonic,
             defer=(lambda _task, call: kept.append(call)) if self._policy["commit"] == "frame" else None,
@@ -231,7 +247,7 @@ class FrameRun:
             self._compiled,
             names,
             tools=self._services.tools,
-            make_call=call_maker(self._services, self._grant, f"frame-{self._frame.first_index}"),
+            make_call=self._calls.at(f"frame-{self._frame.first_index}"),
             sleep=self._services.sleep,
             monotonic=self._services.monotonic,
             children=self._children,

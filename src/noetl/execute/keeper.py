@@ -160,7 +160,8 @@ class Keeper(Generic[Lease]):
         except Exception as problem:
             # Whatever it was, the leases are to be kept on, or their work stopped in time.
             expected = isinstance(problem, NoetlError | TimeoutError)
-            _log.warning("a heartbeat did not get through: %s", problem, exc_info=None if expected else problem)
+            said = "nobody answered in time" if isinstance(problem, TimeoutError) else problem
+            _log.warning("a heartbeat did not get through: %s", said, exc_info=None if expected else problem)
             self._stop_overdue()
             return
         self._drop(lost)

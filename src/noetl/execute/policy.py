@@ -10,6 +10,7 @@ import msgspec
 from noetl.errors import TemplateFailed
 from noetl.execute.outcome import Outcome
 from noetl.playbook.model import Backoff, Policy, Rule, Verb
+from noetl.playbook.origins import origins_at
 from noetl.playbook.scopes import CompiledSet, Names, compile_set
 from noetl.playbook.templates import CompiledValue, compile_value, holds
 
@@ -43,6 +44,8 @@ class CompiledRule(msgspec.Struct, frozen=True, kw_only=True):
     delay: CompiledValue
     to: str | None
     set: CompiledSet
+    verdict: Verdict | None
+    """What it says, where that is the same every time."""
     where: str
 
 
@@ -55,20 +58,22 @@ class CompiledPolicy(msgspec.Struct, frozen=True):
 
 def compile_policy(policy: Policy, where: str) -> CompiledPolicy:
     """Return a policy ready to be asked often."""
-    rules = tuple(_compile_rule(rule, f"{where}, rule {number}") for number, rule in enumerate(policy.rules, 1))
+    rules = tuple(_compile_rule(rule, index, f"{where}, rule {index + 1}") for index, rule in enumerate(policy.rules))
     return CompiledPolicy(rules, policy.on_unmatched)
 
 
-def _compile_rule(rule: Rule, where: str) -> CompiledRule:
-    then = rule.then
+def _compile_rule(rule: Rule, index: int, where: str) -> CompiledRule:
+    then, below = rule.then, origins_at(rule.origins, "then")
+    when, written = origins_at(rule.origins, "when"), compile_set(then.set, where, origins_at(below, "set"))
     return CompiledRule(
-        when=None if rule.when is None else compile_value(rule.when, f"{where}, field when"),
+        when=None if rule.when is None else compile_value(rule.when, f"{where}, field when", when),
         do=then.do,
-        attempts=compile_value(then.attempts, f"{where}, field attempts"),
+        attempts=compile_value(then.attempts, f"{where}, field attempts", origins_at(below, "attempts")),
         backoff=then.backoff,
-        delay=compile_value(then.delay, f"{where}, field delay"),
+        delay=compile_value(then.delay, f"{where}, field delay", origins_at(below, "delay")),
         to=then.to,
-        set=compile_set(then.set, where),
+        set=written,
+        verdict=None if then.do == "retry" else Verdict(do=then.do, to=then.to, set=written, rule_index=index),
         where=where,
     )
 
@@ -85,8 +90,8 @@ def decide(policy: CompiledPolicy | None, names: Names, outcome: Outcome, attemp
 
 
 def _verdict(rule: CompiledRule, index: int, names: Names, outcome: Outcome, attempt: int) -> Verdict:
-    if rule.do != "retry":
-        return Verdict(do=rule.do, to=rule.to, set=rule.set, rule_index=index)
+    if rule.verdict is not None:
+        return rule.verdict
     if attempt >= _number(rule.attempts.render(names), rule.where, "attempts", least=1):
         return Verdict(do="fail", rule_index=index, is_exhausted=True)
     delay = _number(rule.delay.render(names), rule.where, "delay", least=0)

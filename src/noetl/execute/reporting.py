@@ -23,9 +23,6 @@ from noetl.playbook.scopes import Names
 
 _log = logging.getLogger(__name__)
 
-INLINE_MOST = 49_152
-"""A result may take this much of its event's row; the rest is for what else the event says."""
-
 
 async def report_of(
     services: Services, grant: CommandGrant, step: Step, result: SequenceResult, names: Names, duration_ms: float
@@ -33,7 +30,7 @@ async def report_of(
     """Return the report about a command."""
     redact = services.secrets.redaction.redact
     output = step.tasks[-1].output
-    limit = INLINE_MOST if output is None else min(output.inline_max_bytes, INLINE_MOST)
+    limit = services.inline_bytes if output is None else min(output.inline_max_bytes, services.inline_bytes)
     selected: dict[str, Any] = {}
     data = redact(result.data)
     if output is not None and output.select and isinstance(data, dict):

@@ -14,6 +14,7 @@ from noetl.dispatch.grants import CommandGrant
 from noetl.execute.compiled import CompiledSteps
 from noetl.execute.outcome import Problem
 from noetl.execute.tools.port import Credentials, Resources, Tool
+from noetl.model.event import INLINE_LIMIT
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.payloads.codec import ARROW_STREAM, decode_table, encode_table
@@ -81,6 +82,8 @@ class Services:
     resources: Resources
     lanes: Lanes | None = None
     """Where frames run whose playbook asks for Spark; None where there is none."""
+    inline_bytes: int = INLINE_LIMIT
+    """Results of steps up to this size stand in their event."""
     steps: CompiledSteps = field(default_factory=CompiledSteps)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     monotonic: Callable[[], float] = time.monotonic

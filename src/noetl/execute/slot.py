@@ -1,26 +1,31 @@
-"""One slot of a loop: takes frame after frame of its stage and works them off until there are none left."""
+"""One slot of a loop: takes frame after frame of its stage and works them off until there are none left.
+
+Rows are worked off one frame after the other. In a cursor, what surrounds them is not waited for: the next frame is claimed
+and recorded beside the last rows of the one before, and the end of a frame is recorded beside the first rows of the next.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, NamedTuple
+import logging
+from collections.abc import Callable, Collection
+from typing import Any
 
 import msgspec
 
-from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport, LeaseRef
+from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport, FrameSoFar, LeaseRef
 from noetl.dispatch.port import Dispatch
 from noetl.errors import LeaseLost, NoetlError
 from noetl.execute.compiled import CompiledStep
 from noetl.execute.frame_rows import FrameEnd, FrameRun, RunChild
 from noetl.execute.gathered import ends_of, table_of
+from noetl.execute.held_frame import HeldFrame, HeldFrames
 from noetl.execute.keeper import Holding
 from noetl.execute.outcome import Problem
 from noetl.execute.reporting import defect_of, problem_fields
-from noetl.execute.row_claims import ClaimAhead, RowClaims
+from noetl.execute.row_claims import RowClaims
 from noetl.execute.services import Services
-from noetl.execute.tools.postgres_claim import ClaimFailed
+from noetl.faults import reach
 from noetl.model.payload_ref import PayloadRef
 from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, encode_json
 from noetl.payloads.origin import producing
@@ -28,16 +33,11 @@ from noetl.plan.state import written
 from noetl.playbook.model import Playbook, Step
 from noetl.playbook.scopes import Names
 
+_log = logging.getLogger(__name__)
+
 SHOWN_ERRORS = 5
 AHEAD_SECONDS = 2.0
 """How long a slot claims the rows of its next frame ahead before it looks for frames that others have lost."""
-
-
-class Taken(NamedTuple):
-    """A frame to work off, with its rows where they are known."""
-
-    frame: FrameGrant
-    rows: list[Any] | None = None
 
 
 class Slot:
@@ -58,7 +58,7 @@ class Slot:
     ) -> None:
         self._services = services
         self._dispatch = dispatch
-        self._keeper = keeper
+        self._frames = HeldFrames(keeper)
         self._worker = worker
         self._grant = grant
         self._step: Step = playbook.steps[grant.step]
@@ -71,95 +71,154 @@ class Slot:
         self._collection: list[Any] | None = None
         is_cursor = self._loop.mode == "cursor"
         self._claims = RowClaims(services, grant, self._step, compiled) if is_cursor else None
+        # A claim sees what the frames before it have set, and one made ahead would not.
+        self._claims_ahead = is_cursor and not compiled.sets_ctx
         self._ahead_until = 0.0
-        self._claims_quickly = True
-        self._reported: LeaseRef | None = None
-        """The lease of the frame whose end was sent last."""
+        self._following: asyncio.Task[HeldFrame | None] | None = None
+        """The claim of the next frame, made while another is worked off."""
+        self._recording: asyncio.Task[None] | None = None
+        """The end of the frame before, on its way to the ledger while another is worked off."""
 
     @property
     def claims(self) -> int:
         """How many claims this slot made that returned rows."""
         return 0 if self._claims is None else self._claims.made
 
+    def so_far(self, leases: Collection[LeaseRef]) -> list[FrameSoFar]:
+        """Say how far the frames under some leases are."""
+        return self._frames.so_far(leases)
+
     async def work(self) -> None:
         """Work off frames until there are none; what fails is recorded with its frame."""
         if self._loop.mode == "sequential":
             self._names["ctx"] = written(self._names["ctx"], await self._dispatch.loop_ctx(self._grant))
-        taken = await self._next()
-        while True:
-            if taken is None and self._claims is not None:
-                taken = await self._claimed()
-            if taken is None:
-                return
-            taken = await self._one(taken)
+        try:
+            held = await self._next()
+            while (held := held or await self._ahead_or_now()) is not None:
+                held = await self._one(held)
+            await self._recorded()
+        except BaseException as problem:
+            await self._let_go(stops_recording=isinstance(problem, asyncio.CancelledError))
+            raise
 
-    async def _next(self) -> Taken | None:
+    async def _let_go(self, *, stops_recording: bool) -> None:
+        """End what goes on beside the work: the slot failed, or is ours no longer."""
+        for task in (self._following, self._recording if stops_recording else None):
+            if task is not None:
+                task.cancel()
+        beside = [task for task in (self._following, self._recording) if task is not None]
+        await asyncio.gather(*beside, return_exceptions=True)
+        self._frames.release_all()
+
+    async def _next(self) -> HeldFrame | None:
         """Take a frame that nobody works on any more, or the next rows of the collection."""
         self._ahead_until = self._services.monotonic() + AHEAD_SECONDS
-        frame = await self._dispatch.next_frame(self._grant, self._worker)
-        return None if frame is None else Taken(frame)
+        return self._frames.hold(await self._dispatch.next_frame(self._grant, self._worker))
 
-    async def _one(self, taken: Taken) -> Taken | None:
-        """Work off one frame under its own lease and return the next, if its commit handed one out."""
-        frame = taken.frame
+    async def _one(self, held: HeldFrame) -> HeldFrame | None:
+        """Work off one frame under its own lease and return the next, if there is one already."""
+        frame = held.frame
         # What the task stores is stored in this frame's name, and lies in the node's memory as long as its lease.
         proves = bool(self._loop.frame.get("verify_ipc"))
         with producing(self._grant.execution_id, frame.frame_id, frame.lease_seconds, proves=proves):
-            work = asyncio.get_running_loop().create_task(self._frame(frame, taken.rows))
-        lost = False
-
-        def stop() -> None:
-            nonlocal lost
-            if self._reported == frame.lease:
-                return  # its row is gone with its end, and the answer may hand over the next frame
-            lost = True
-            work.cancel()
-
-        self._keeper.hold(frame.lease, frame.lease_seconds, stop)
+            work = held.begin(self._frame(held))
         try:
             return await work
         except LeaseLost:
-            lost = True
+            pass
         except asyncio.CancelledError:
             # The slot may be lost at the same moment as its frame, and then it goes on with nothing.
             working = asyncio.current_task()
-            if not lost or (working is not None and working.cancelling()):
+            if not held.is_lost or (working is not None and working.cancelling()):
                 work.cancel()
                 await asyncio.wait([work])
                 raise
         finally:
-            self._keeper.release(frame.lease)
+            if not held.is_recording:
+                self._frames.release(held)
         # Somebody else has this frame now; the slot goes on with another.
         return await self._next()
 
-    async def _frame(self, frame: FrameGrant, rows: list[Any] | None) -> Taken | None:
+    async def _frame(self, held: HeldFrame) -> HeldFrame | None:
+        frame = held.frame
+
         async def save(end: FrameEnd) -> None:
             cursor = {"done": len(end.rows), "swallowed": end.swallowed, "set": self._redact(end.ctx_writes)}
             output = await self._stored_table(end)
             await self._dispatch.checkpoint(frame, {**cursor, "output": msgspec.to_builtins(output)})
 
+        goes_ahead = self._claims_ahead and self._services.monotonic() < self._ahead_until
         try:
-            async with self._claiming_ahead() as ahead:
-                rows = await self._rows_of(frame) if rows is None else rows
-                run = FrameRun(
-                    self._services, self._grant, self._step, self._compiled, self._names, frame, self._children, save,
-                    nearly_done=None if ahead is None else ahead.begin,
-                )  # fmt: skip
-                end = await run.work(rows, await self._before(frame))
-                if end.error is not None:
-                    return await self._failed(frame, end.error)
-                return await self._commit(frame, rows, end, ahead)
-        except ClaimFailed:
-            raise  # the frame is committed; only the claim of the next one does not last
+            rows = await self._rows_of(frame) if held.rows is None else held.rows
+            run = held.run = FrameRun(
+                self._services, self._grant, self._step, self._compiled, self._names, frame, self._children, save,
+                nearly_done=self._claim_ahead if goes_ahead else None,
+            )  # fmt: skip
+            end = await run.work(rows, await self._before(frame))
+            problem = end.error or self._tried_again_for(frame, end)
+            if problem is not None:
+                await self._failed(held, problem)
+                return await self._next()
+            if not goes_ahead or len(end.rows) < frame.row_count:
+                return await self._commit(held, rows, end)
         except Exception as problem:
-            if isinstance(problem, NoetlError) and problem.disposition != "terminal":
-                raise
-            return await self._failed(frame, defect_of(self._services, frame.step, problem))
+            await self._defect(held, problem)
+            return await self._next()
+        return await self._go_ahead(held, end)
 
-    def _claiming_ahead(self) -> AbstractAsyncContextManager[ClaimAhead | None]:
-        if self._claims is None or not self._claims_quickly or self._services.monotonic() >= self._ahead_until:
-            return nullcontext()
-        return ClaimAhead(self._claims, self._names.for_run())
+    def _tried_again_for(self, frame: FrameGrant, end: FrameEnd) -> Problem | None:
+        """Return why a shard is tried again: a row of it failed, and it has attempts left."""
+        if frame.shard_id is None or frame.attempt >= self._loop.frame["max_attempts"]:
+            return None
+        return next((row.error for row in end.rows if row.error is not None), None)
+
+    async def _go_ahead(self, held: HeldFrame, end: FrameEnd) -> HeldFrame | None:
+        """Go on with the next frame as soon as its rows are claimed, and leave the end of this one to be recorded beside it."""
+        self._claim_ahead()
+        await self._recorded()
+        held.is_recording = True
+        self._recording = asyncio.get_running_loop().create_task(self._record(held, end))
+        following = await self._ahead()
+        if following is None:
+            await self._recorded()
+            return await self._next()
+        return following
+
+    async def _ahead(self) -> HeldFrame | None:
+        """Return the frame that was claimed ahead, if any was."""
+        if self._following is None:
+            return None
+        # Shielded, so that whoever stops one frame leaves it to the slot what becomes of the next.
+        following = await asyncio.shield(self._following)
+        self._following = None
+        return following
+
+    async def _ahead_or_now(self) -> HeldFrame | None:
+        """Return the frame that was claimed ahead, or claim one now."""
+        return None if self._claims is None else await self._ahead() or await self._claimed()
+
+    def _claim_ahead(self) -> None:
+        """Begin to claim the next frame, unless that has begun."""
+        if self._following is None:
+            self._following = asyncio.get_running_loop().create_task(self._claimed())
+
+    async def _recorded(self) -> None:
+        """Wait until the end of the frame before is in the ledger, or learn why it is not."""
+        if self._recording is not None:
+            await asyncio.shield(self._recording)
+            self._recording = None
+
+    async def _record(self, held: HeldFrame, end: FrameEnd) -> None:
+        """Commit a frame while another is worked off."""
+        try:
+            report = self._report(end, await self._stored_table(end))
+            await self._committed(held, end, report, take_next=False)
+        except LeaseLost:
+            _log.info("frame %s was taken away before its end was recorded", held.frame.frame_id)
+        except Exception as problem:
+            await self._defect(held, problem)
+        finally:
+            self._frames.release(held)
 
     async def _before(self, frame: FrameGrant) -> FrameEnd:
         """Return what an earlier try has left to go on from."""
@@ -169,59 +228,39 @@ class Slot:
         data = await self._services.store.view(self._services.scope, msgspec.convert(kept["output"], PayloadRef))
         return FrameEnd(ends_of(data), kept["swallowed"], kept["set"])
 
-    async def _failed(self, frame: FrameGrant, problem: Problem) -> Taken | None:
-        self._reported = frame.lease
+    async def _defect(self, held: HeldFrame, problem: Exception) -> None:
+        """Record that a frame failed of something nobody foresaw; what may pass by itself is raised again."""
+        if isinstance(problem, NoetlError) and problem.disposition != "terminal":
+            raise problem
+        await self._failed(held, defect_of(self._services, held.frame.step, problem))
+
+    async def _failed(self, held: HeldFrame, problem: Problem) -> None:
+        held.is_reported = True
         await self._dispatch.fail_frame(
-            frame,
+            held.frame,
             self._redact(problem_fields(problem)),
             max_attempts=self._loop.frame["max_attempts"],
             worker=self._worker,
         )
-        return await self._next()
 
-    async def _commit(
-        self, frame: FrameGrant, rows: list[Any], end: FrameEnd, ahead: ClaimAhead | None
-    ) -> Taken | None:
-        is_full = len(end.rows) < frame.row_count
-        # A claim sees what the frames before it have set, and one made ahead did not.
-        if ahead is not None and not is_full and not end.ctx_writes:
-            return await self._commit_and_claim(ahead, frame, end)
+    async def _commit(self, held: HeldFrame, rows: list[Any], end: FrameEnd) -> HeldFrame | None:
         report = self._report(end, await self._stored_table(end))
-        if is_full and self._loop.rows_ref is None:
+        if len(end.rows) < held.frame.row_count and self._loop.rows_ref is None:
             # It was full before its last row: what is left goes on as a frame of its own.
             report = msgspec.structs.replace(report, rest=await self._stored(rows[report.row_count :]))
         self._ahead_until = self._services.monotonic() + AHEAD_SECONDS
-        following = await self._committed(frame, end, report)
-        return None if following is None else Taken(following)
+        return await self._committed(held, end, report, take_next=True)
 
-    async def _commit_and_claim(self, ahead: ClaimAhead, frame: FrameGrant, end: FrameEnd) -> Taken | None:
-        """Commit a frame together with the dispatch of the next, whose rows are claimed by then."""
-        ahead.begin()
-        report = self._report(end, await self._stored_table(end))
-        held = None
-        try:
-            held = await ahead.held()
-        except TimeoutError:
-            # What is done must not wait to be committed until others let go of their rows.
-            self._claims_quickly = False
-        except NoetlError:
-            self._ahead_until = 0.0  # the claim that follows the commit tells what is wrong
-        if held is not None:
-            report = msgspec.structs.replace(report, claimed=held.claimed)
-        following = await self._committed(frame, end, report)
-        if following is None:
-            return None
-        if held is None or not held.became(following):
-            return Taken(following)
-        await held.keep()
-        return Taken(following, held.rows)
-
-    async def _committed(self, frame: FrameGrant, end: FrameEnd, report: FrameReport) -> FrameGrant | None:
-        self._reported = frame.lease
-        following = await self._dispatch.commit_frame(self._grant, frame, report, worker=self._worker, take_next=True)
+    async def _committed(
+        self, held: HeldFrame, end: FrameEnd, report: FrameReport, *, take_next: bool
+    ) -> HeldFrame | None:
+        held.is_reported = True
+        following = await self._dispatch.commit_frame(
+            self._grant, held.frame, report, worker=self._worker, take_next=take_next
+        )
         self._names["ctx"] = written(self._names["ctx"], end.ctx_writes)
         self._on_rows(self._grant, report.row_count - report.failed_count, report.failed_count)
-        return following
+        return self._frames.hold(following)
 
     def _report(self, end: FrameEnd, output: PayloadRef) -> FrameReport:
         redact = self._redact
@@ -264,13 +303,14 @@ class Slot:
     async def _stored(self, rows: list[Any]) -> PayloadRef:
         return await self._services.store.store(self._services.scope, encode_json(rows), JSON, rows=len(rows))
 
-    async def _claimed(self) -> Taken | None:
+    async def _claimed(self) -> HeldFrame | None:
         """Claim rows in the user's database; they are named in the ledger before the claim is made to last."""
         assert self._claims is not None
-        async with self._claims.held(self._names) as held:
-            if held is None:
+        async with self._claims.open(self._names) as claimed:
+            if claimed is None:
                 return None
-            claimed = held.claimed
-            frame = await self._dispatch.dispatch_rows(self._grant, self._worker, claimed.rows, claimed.row_count)
-            await held.keep()
-            return Taken(frame, held.rows)
+            frame = await self._dispatch.dispatch_rows(self._grant, self._worker, claimed.ref, len(claimed.rows))
+            held = self._frames.hold(frame, claimed.rows)
+            reach("rows.after_dispatch")
+            await claimed.keep()
+            return held

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 
 from noetl.dispatch.grants import CommandGrant
-from noetl.dispatch.results import rows_of
+from noetl.dispatch.results import loaded
+from noetl.execute.compiled import program_of
 from noetl.execute.services import Services
-from noetl.model.payload_ref import PayloadRef
+from noetl.execute.tools.port import Held
+from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json
 from noetl.payloads.port import PayloadStore
 from noetl.plan.names import view
-from noetl.plan.planned import data_read
-from noetl.playbook.model import Playbook, Step
+from noetl.plan.planned import Reads, reads_of
+from noetl.plan.state import Result
+from noetl.playbook.model import Playbook, Step, Task
 from noetl.playbook.scopes import Names, names_of
 from noetl.playbook.templates import names_in
+
+_READ_REFERENCES = frozenset({"duckdb", "spark"})
+"""Kinds of tools that take a loop in their input as a table, and read its frames where they lie."""
+_NAME_ALONE = re.compile(r"\s*\{\{\s*\w+\s*\}\}\s*")
 
 
 async def names_for(services: Services, grant: CommandGrant, playbook: Playbook) -> Names:
@@ -30,16 +37,18 @@ async def names_for(services: Services, grant: CommandGrant, playbook: Playbook)
 
 async def names_without_secrets(scope: Scope, store: PayloadStore, grant: CommandGrant, playbook: Playbook) -> Names:
     """Return the names that a playbook's keychain may be asked for with."""
-    step = playbook.steps[grant.step]
-    asked, read = _uses(playbook, step)
+    asked, reads = _uses(playbook, playbook.steps[grant.step])
     results: dict[str, Any] = {}
     for name, result in grant.context.results.items():
         if asked is not None and name not in asked:
             continue
-        if result.ref is not None and (read is None or name in read):
-            results[name] = view(result, await _loaded(scope, store, result.ref))
-        else:
+        outside = result.outside
+        if outside is None:
             results[name] = view(result)
+        elif name in (reads.rows if outside.media_type == FRAMES else reads.data):
+            results[name] = await _fetched(scope, store, result, outside)
+        else:
+            results[name] = view(result) if asked is not None else _held(scope, store, result, outside)
     return names_of(
         execution_id=grant.execution_id,
         catalog_id=grant.catalog_id,
@@ -51,31 +60,51 @@ async def names_without_secrets(scope: Scope, store: PayloadStore, grant: Comman
     )
 
 
-async def load(services: Services, ref: PayloadRef) -> Any:
-    """Return the value of a payload: JSON as it is, a frame's results as rows."""
-    return await _loaded(services.scope, services.store, ref)
+async def _fetched(scope: Scope, store: PayloadStore, result: Result, outside: PayloadRef) -> dict[str, Any]:
+    return view(result, await loaded(store, scope, outside))
 
 
-async def _loaded(scope: Scope, store: PayloadStore, ref: PayloadRef) -> Any:
-    if ref.media_type == ARROW_STREAM:
-        return {"rows": rows_of(await store.view(scope, ref))}
-    data = await store.fetch(scope, ref)
-    return decode_json(data) if ref.media_type == JSON else data.decode(errors="replace")
+def _held(scope: Scope, store: PayloadStore, result: Result, outside: PayloadRef) -> Held:
+    return Held(view(result), lambda: _fetched(scope, store, result, outside))
 
 
-_Uses = tuple[frozenset[str] | None, frozenset[str] | None]
+_Uses = tuple[frozenset[str] | None, Reads]
 _USES: dict[tuple[str, str], _Uses] = {}
 
 
 def _uses(playbook: Playbook, step: Step) -> _Uses:
-    """Return the names a step's templates ask for and the steps whose data they look at; None when its code may use any."""
+    """Return the names a step asks for, None when its code may ask for any, and what its templates look at of them."""
     key = (playbook.digest, step.name)
     if key not in _USES:
         if len(_USES) > 10_000:
             _USES.clear()
-        kinds = {task.kind for task in step.tasks}
-        workbook = playbook.workbook if "workbook" in kinds else {}
-        kinds |= {task.kind for task in workbook.values()}
-        written = msgspec.to_builtins((step, workbook, playbook.keychain))
-        _USES[key] = (None, None) if "python" in kinds else (names_in(written), data_read(written))
+        has_workbook = any(task.kind == "workbook" for task in step.tasks)
+        tasks = [*step.tasks, *(playbook.workbook.values() if has_workbook else ())]
+        kinds = {task.kind for task in tasks}
+        # Of the rest the planner renders what there is to render.
+        rest = msgspec.to_builtins((step.timeout, step.loop and step.loop.cursor, playbook.keychain))
+        written = [rest, step.input, *map(_written, tasks)]
+        asked, reads = names_in(written), reads_of(written)
+        if kinds & _READ_REFERENCES and "input" not in asked:
+            shared = _without_tables(step.input) if kinds <= _READ_REFERENCES else step.input
+            reads = Reads(reads.data, reads_of([rest, shared, *map(_without_table_input, tasks)]).rows)
+        _USES[key] = (None if "python" in kinds else asked, reads)
     return _USES[key]
+
+
+def _written(task: Task) -> dict[str, Any]:
+    """Return a task as it is written, but for the text of programs, which is never rendered."""
+    fields: dict[str, Any] = msgspec.to_builtins(task)
+    program = program_of(task)
+    options = {name: value for name, value in fields["options"].items() if name != program}
+    return fields | {"options": options}
+
+
+def _without_table_input(task: Task) -> dict[str, Any]:
+    fields = _written(task)
+    return fields | {"input": _without_tables(task.input)} if task.kind in _READ_REFERENCES else fields
+
+
+def _without_tables(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what is bound to more than a name alone: a loop bound by its name is read by its reference."""
+    return {name: value for name, value in given.items() if not _NAME_ALONE.fullmatch(str(value))}

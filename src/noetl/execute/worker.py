@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -29,15 +29,17 @@ from noetl.payloads.origin import producing
 from noetl.plan.trigger import CommandEnded
 from noetl.playbook.model import Playbook
 from noetl.playbook.scopes import Names
-from noetl.playbook.templates import compile_value
+from noetl.playbook.templates import CompiledValue
 
 _log = logging.getLogger(__name__)
 
 GIVE_BACK_SECONDS = 1.0
+FULL_POLL_SECONDS = 1.0
+"""How long one that has its fill of loops waits for other work before it asks again: a loop may have ended meanwhile."""
 
 
 class Worker:
-    """Runs up to `slots` commands at once."""
+    """Runs up to `slots` commands at once, up to `most_loops` of them slots of loops, each with one frame in hand."""
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class Worker:
         poll_seconds: float = 20.0,
         on_rows: Callable[[CommandGrant, int, int], None] = lambda grant, done, failed: None,
         wish: Wish | None = None,
+        most_loops: int | None = None,
     ) -> None:
         self.name = name
         self._dispatch = dispatch
@@ -61,10 +64,14 @@ class Worker:
         self._roams = wish is None or wish.max_distance == "any"
         self._on_rows = on_rows
         self._keeper: Keeper[LeaseRef] = Keeper(
-            dispatch, every_seconds=heartbeat_seconds, clock=services.monotonic, look=dispatch.lost
+            dispatch, every_seconds=heartbeat_seconds, clock=services.monotonic, look=self._lost
         )
         self._running: set[asyncio.Task[None]] = set()
+        self._in_loops: set[Slot] = set()
         self._busy = 0
+        self._most_loops = most_loops
+        self._loops = 0
+        """Slots of loops at work, and places kept for those that a claim or a completion under way may bring."""
         self._changed = asyncio.Event()
         self._stopping = False
         self._claiming: asyncio.Task[list[CommandGrant]] | None = None
@@ -102,8 +109,11 @@ class Worker:
         await self._keeper.beat()
 
     async def _claimed(self, free: int) -> list[CommandGrant]:
+        loops = None if self._most_loops is None else max(0, self._most_loops - self._loops)
+        poll = min(self._poll, FULL_POLL_SECONDS) if loops == 0 else self._poll
+        self._loops += loops or 0
         self._claiming = asyncio.get_running_loop().create_task(
-            self._dispatch.claim(self.name, free, self._poll, self._wish)
+            self._dispatch.claim(self.name, free, poll, self._wish, loops)
         )
         try:
             return await self._claiming
@@ -120,6 +130,12 @@ class Worker:
             return []
         finally:
             self._claiming = None
+            self._loops -= loops or 0
+
+    async def _lost(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
+        """Ask what was taken away, and say by the way how far longer frames are."""
+        longer = frozenset(leases)
+        return await self._dispatch.lost(leases, [one for slot in self._in_loops for one in slot.so_far(longer)])
 
     async def _drain(self) -> None:
         try:
@@ -136,6 +152,7 @@ class Worker:
 
     def _start(self, grant: CommandGrant) -> None:
         self._busy += 1
+        self._loops += grant.loop is not None
         task = asyncio.get_running_loop().create_task(self._work_on(grant), name=f"noetl-command-{grant.command_id}")
         self._running.add(task)
         task.add_done_callback(self._ended)
@@ -149,9 +166,15 @@ class Worker:
 
     async def _work_on(self, grant: CommandGrant) -> None:
         """Do one command, then whatever its completion hands over, in the same slot."""
-        following: CommandGrant | None = grant
-        while following is not None:
-            following = await self._one(following)
+        while True:
+            try:
+                following = await self._one(grant)
+            finally:
+                self._loops -= grant.loop is not None
+            if following is None:
+                return
+            grant = following
+            self._loops += grant.loop is not None
 
     async def _one(self, grant: CommandGrant) -> CommandGrant | None:
         working = asyncio.current_task()
@@ -172,7 +195,12 @@ class Worker:
             with producing(grant.execution_id, 0, grant.lease_seconds, proves=proves):
                 report = await self._report(grant)
             reported = True
-            return await self._dispatch.complete(grant, report, worker=self.name, take_next=self._takes_next)
+            takes = self._takes_next(grant)
+            self._loops += takes
+            try:
+                return await self._dispatch.complete(grant, report, worker=self.name, take_next=takes)
+            finally:
+                self._loops -= takes
         except asyncio.CancelledError:
             if not lost:
                 raise
@@ -195,9 +223,10 @@ class Worker:
         """How many slots are at work."""
         return self._busy
 
-    @property
-    def _takes_next(self) -> bool:
-        return self._roams and not self._stopping
+    def _takes_next(self, grant: CommandGrant) -> bool:
+        """Tell whether a completion may hand over what comes next; that may be a loop's slot, which needs room."""
+        has_room = self._most_loops is None or self._loops - (grant.loop is not None) < self._most_loops
+        return self._roams and not self._stopping and has_room
 
     async def _report(self, grant: CommandGrant) -> CommandEnded:
         started = self._services.monotonic()
@@ -205,10 +234,9 @@ class Worker:
             playbook = await self._dispatch.playbook(grant.catalog_id)
             compiled = self._services.steps.get(playbook, grant.step)
             names = await names_for(self._services, grant, playbook)
-            step = playbook.steps[grant.step]
-            if step.timeout is None:
+            if compiled.timeout is None:
                 return await self._done(grant, playbook, compiled, names, started)
-            async with self._time_limit(step.timeout, grant, names):
+            async with self._time_limit(compiled.timeout, grant, names):
                 return await self._done(grant, playbook, compiled, names, started)
         except _TimedOut as over:
             problem = Problem(kind="timeout", message=str(over), code="step_timeout")
@@ -255,9 +283,11 @@ class Worker:
             self._services, self._dispatch, self._keeper, self.name, grant, playbook, compiled, names,
             self._children(grant), self._on_rows,
         )  # fmt: skip
+        self._in_loops.add(slot)
         try:
             await slot.work()
         finally:
+            self._in_loops.discard(slot)
             self.claims += slot.claims
         return CommandEnded(
             command_id=grant.command_id, attempt=grant.attempt, status="ok", duration_ms=self._elapsed(started)
@@ -282,14 +312,14 @@ class Worker:
         return round((self._services.monotonic() - started) * 1000, 3)
 
     @asynccontextmanager
-    async def _time_limit(self, wanted: Any, grant: CommandGrant, names: Names) -> AsyncIterator[None]:
-        where = f"step {grant.step}, field spec.timeout"
-        given = compile_value(wanted, where).render(names)
+    async def _time_limit(self, wanted: CompiledValue, grant: CommandGrant, names: Names) -> AsyncIterator[None]:
+        given = wanted.render(names)
         try:
             seconds = float(given)
         except (TypeError, ValueError):
             seconds = -1.0
         if isinstance(given, bool) or not seconds > 0:
+            where = f"step {grant.step}, field spec.timeout"
             raise TemplateFailed(f"{where}: a number of seconds above 0 is needed", where=where)
         try:
             async with asyncio.timeout(seconds) as limit:

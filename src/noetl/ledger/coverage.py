@@ -9,6 +9,7 @@ from contextlib import suppress
 from noetl.errors import NoetlError, Unavailable
 from noetl.ledger.database import Database
 from noetl.ledger.notifier import listening
+from noetl.model.read_token import VersionToken
 from noetl.model.stream import Scope
 
 COVERED_SECONDS = 30.0
@@ -21,13 +22,25 @@ SELECT e.execution_id, e.event_id, e.position FROM unnest($1::bigint[], $2::bigi
 JOIN noetl.event AS e USING (execution_id, event_id)
 """
 
+# What was recorded together has one time of ingestion, and these ascend: nothing that old may wait any more.
+_COVERED = """
+SELECT asked.number FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::smallint[]) WITH ORDINALITY
+    AS asked (execution_id, stream_id, version, shard, number)
+WHERE NOT EXISTS (
+    SELECT FROM noetl.pending_event AS p WHERE p.execution_id = asked.execution_id AND p.shard = asked.shard
+    AND p.ingest_time <= (
+        SELECT e.ingest_time FROM noetl.known_event AS e
+        WHERE e.execution_id = asked.execution_id AND e.stream_id = asked.stream_id AND e.stream_version = asked.version))
+"""
+
 _HEADS = "SELECT shard, position FROM noetl.shard_outbox"
 _WAITS = """
 SELECT EXISTS (SELECT FROM unnest($1::smallint[], $2::bigint[]) AS asked (shard, position)
                WHERE noetl.waits_upto_v1(asked.shard, asked.position))
 """
 
-_Key = tuple[int, int]
+_Key = tuple[int, int] | VersionToken
+"""An event by its execution's id and its own, or a version of a stream."""
 
 
 class Coverage:
@@ -41,8 +54,15 @@ class Coverage:
 
     async def position(self, scope: Scope, execution_id: int, event_id: int, seconds: float) -> int:
         """Return where the event stands, once it does; after the time, raise `Unavailable`."""
+        return await self._wait(scope, (execution_id, event_id), f"event {event_id}", seconds)
+
+    async def version(self, scope: Scope, token: VersionToken, seconds: float) -> None:
+        """Return once all that the token stands for is in the ledger; after the time, raise `Unavailable`."""
+        await self._wait(scope, token, f"version {token.version} of {token.stream_id}", seconds)
+
+    async def _wait(self, scope: Scope, key: _Key, named: str, seconds: float) -> int:
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        asked = self._waiting[scope].setdefault((execution_id, event_id), [])
+        asked = self._waiting[scope].setdefault(key, [])
         asked.append(answer)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look(), name="noetl-coverage")
@@ -51,7 +71,7 @@ class Coverage:
                 return await answer
         except TimeoutError:
             raise Unavailable(
-                f"event {event_id} is accepted, and {seconds:g} s later not in the ledger yet",
+                f"{named} is accepted, and {seconds:g} s later not in the ledger yet",
                 hint="`noetl stream status` shows how far the materializer is",
             ) from None
         finally:
@@ -107,11 +127,29 @@ class Coverage:
             if not keys:
                 del self._waiting[scope]
                 continue
-            async with self._database.transaction(scope) as connection:
-                rows = await connection.fetch(_FIND, [key[0] for key in keys], [key[1] for key in keys])
-            for row in rows:
+            for key, position in (await self._standing(scope, keys)).items():
                 found = True
-                for one in self._waiting[scope].pop((row["execution_id"], row["event_id"]), []):
+                for one in self._waiting[scope].pop(key, []):
                     if not one.done():
-                        one.set_result(row["position"])
+                        one.set_result(position)
         return found
+
+    async def _standing(self, scope: Scope, keys: list[_Key]) -> dict[_Key, int]:
+        """Return which of these are in the ledger: events with their positions, versions with none."""
+        versions = [key for key in keys if isinstance(key, VersionToken)]
+        events = [key for key in keys if not isinstance(key, VersionToken)]
+        standing: dict[_Key, int] = {}
+        async with self._database.transaction(scope) as connection:
+            if events:
+                rows = await connection.fetch(_FIND, [key[0] for key in events], [key[1] for key in events])
+                standing |= {(row["execution_id"], row["event_id"]): row["position"] for row in rows}
+            if versions:
+                rows = await connection.fetch(
+                    _COVERED,
+                    [key.execution_id for key in versions],
+                    [key.stream_id for key in versions],
+                    [key.version for key in versions],
+                    [scope.stream(key.stream_id).shard for key in versions],
+                )
+                standing |= {versions[row["number"] - 1]: 0 for row in rows}
+        return standing

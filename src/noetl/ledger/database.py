@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Literal
 
 import asyncpg
 
-from noetl.errors import NoetlError, Unavailable, Unsupported
+from noetl.errors import Denied, NoetlError, Unavailable, Unsupported
 from noetl.ledger.kept import KeptConnections
 from noetl.ledger.known_types import KnowingConnection
 from noetl.model.stream import Scope
 
 Role = Literal["runtime", "projector", "retention", "reaper", "operator", "relay", "materializer"]
 Connection = asyncpg.pool.PoolConnectionProxy
+# The driver tells with a traceback that it could not restore an idle connection; whoever needs one says it in a line.
+logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
 OLDEST_SERVER = 15
 _CONNECT_SECONDS = 10
 _CLOSE_SECONDS = 15
@@ -38,13 +41,25 @@ LOST = (
 
 
 class Database:
-    """The pools of one database. `as_roles` logs in as each role; otherwise one login switches to it."""
+    """The pools of one database. `as_roles` logs in as each role; otherwise one login switches to it.
+
+    With `only`, whatever is asked for is done in the rights of that role, and the login needs no other.
+    """
 
     def __init__(
-        self, url: str, *, as_roles: bool = False, pool_max: int = 10, idle_in_transaction_seconds: float = 5.0
+        self,
+        url: str,
+        *,
+        as_roles: bool = False,
+        pool_min: int = 0,
+        only: Role | None = None,
+        pool_max: int = 10,
+        idle_in_transaction_seconds: float = 5.0,
     ) -> None:
         self.url = url
         self._as_roles = as_roles
+        self._pool_min = pool_min
+        self._only = only
         self._pool_max = pool_max
         self._idle_seconds = idle_in_transaction_seconds
         self._pools: dict[Role, asyncpg.Pool] = {}
@@ -53,6 +68,7 @@ class Database:
 
     async def pool(self, role: Role = "runtime") -> asyncpg.Pool:
         """Return the pool of a role, opened on first use."""
+        role = self._only or role
         found = self._pools.get(role)
         if found is not None:
             return found
@@ -65,6 +81,10 @@ class Database:
         """Return how many connections of the pools are at work now."""
         idle = 0 if self._kept is None else self._kept.idle
         return sum(pool.get_size() - pool.get_idle_size() for pool in self._pools.values()) - idle
+
+    def most(self) -> int:
+        """Return how many connections the pools opened so far may hold."""
+        return self._pool_max * max(1, len(self._pools))
 
     async def kept(self) -> KeptConnections:
         """Return the connections that writers keep between statements, each its own transaction."""
@@ -80,7 +100,8 @@ class Database:
 
     async def connect(self, role: Role = "runtime") -> asyncpg.Connection:
         """Open a connection outside the pools, for listening or for holding a session lock."""
-        with translated():
+        role = self._only or role
+        with translated(), admitted(role):
             return await asyncpg.connect(
                 self.url,
                 user=self._user(role),
@@ -110,22 +131,27 @@ class Database:
                 yield await _begun(pool, scope, held)
 
     async def _open(self, role: Role) -> asyncpg.Pool:
-        with translated():
-            pool = await asyncpg.create_pool(
-                self.url,
-                min_size=0,
-                max_size=self._pool_max,
-                reset=_reset,
-                user=self._user(role),
-                server_settings=self._session(role),
-                timeout=_CONNECT_SECONDS,
-                connection_class=KnowingConnection,
-            )
-            async with pool.acquire() as connection:
-                version = connection.get_server_version()
-        if version.major < OLDEST_SERVER:
-            await pool.close()
-            raise Unsupported(f"PostgreSQL {version.major} is too old; NoETL needs {OLDEST_SERVER} or newer")
+        pool = asyncpg.create_pool(
+            self.url,
+            min_size=self._pool_min,
+            max_size=self._pool_max,
+            reset=_reset,
+            user=self._user(role),
+            server_settings=self._session(role),
+            timeout=_CONNECT_SECONDS,
+            connection_class=KnowingConnection,
+        )
+        try:
+            with translated(), admitted(role):
+                await pool
+                async with pool.acquire() as connection:
+                    version = connection.get_server_version()
+            if version.major < OLDEST_SERVER:
+                raise Unsupported(f"PostgreSQL {version.major} is too old; NoETL needs {OLDEST_SERVER} or newer")
+        except BaseException:
+            # Nobody else knows it yet, so nobody would close what it has opened, also where its opening is cancelled.
+            pool.terminate()
+            raise
         return pool
 
     def _user(self, role: Role) -> str | None:
@@ -173,6 +199,18 @@ async def bind(connection: Connection, scope: Scope) -> None:
 
 async def _reset(_: object) -> None:
     """Skip the pool's reset: scopes are transaction-local, so there is nothing to take back."""
+
+
+@contextmanager
+def admitted(role: Role) -> Iterator[None]:
+    """Say which right a login lacks that may not speak as a role."""
+    try:
+        yield
+    except asyncpg.InsufficientPrivilegeError as problem:
+        raise Denied(
+            f"the database's login may not speak as noetl_{role}: {problem}",
+            hint=f"log in as noetl_{role}, or let the owner `GRANT noetl_{role}` to the login",
+        ) from None
 
 
 class translated:  # noqa: N801 - reads as a word in `with translated():`

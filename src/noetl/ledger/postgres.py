@@ -22,7 +22,7 @@ from noetl.ledger.transition import Transition
 from noetl.ledger.write_path import WayChangedError, WritePath
 from noetl.model.event import Appended, Draft, Event
 from noetl.model.mark import Mark
-from noetl.model.read_token import ReadToken
+from noetl.model.read_token import ReadToken, VersionToken
 from noetl.model.shard import SHARD_COUNT
 from noetl.model.stream import Scope, Stream, execution_stream
 
@@ -82,12 +82,14 @@ class PostgresLedger:
 
     async def settled(self, seconds: float = COVERED_SECONDS) -> None:
         """Wait until no event of the past waits for the materializer, or raise `Unavailable`."""
-        await self.way.known()
-        if self.way.waits:
+        if await self.way.known() != "ledger":
             await self._coverage.nothing_waits(seconds)
 
-    async def covered(self, token: ReadToken, scope: Scope, seconds: float) -> None:
+    async def covered(self, token: ReadToken | VersionToken, scope: Scope, seconds: float) -> None:
         """Wait until what a token stands for is in the ledger, or raise `Unavailable`."""
+        if isinstance(token, VersionToken):
+            await self._coverage.version(scope, token, seconds)
+            return
         await self._coverage.position(scope, token.execution_id, token.event_id, seconds)
 
     async def transact(self, transition: Transition) -> tuple[Appended, ...]:

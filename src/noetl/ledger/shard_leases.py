@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Final, Literal
 from uuid import UUID
@@ -19,12 +19,15 @@ import asyncpg
 import msgspec
 
 from noetl.errors import NoetlError, Unavailable
-from noetl.ledger.database import Connection, Database
+from noetl.ledger.database import Connection, Database, Role
 from noetl.model.shard import SHARD_COUNT
 
 _log = logging.getLogger(__name__)
 
-ShardRole = Literal["relay", "projector", "materializer"]
+ShardRole = Literal["relay", "projector", "materializer", "shadow"]
+_LOGINS: Final[dict[ShardRole, Role]] = {
+    "relay": "relay", "projector": "projector", "materializer": "materializer", "shadow": "materializer",
+}  # fmt: skip
 
 _MARGIN: Final = 0.1
 """Part of the lease at whose beginning a holder that could not renew stops its work."""
@@ -76,9 +79,19 @@ SELECT shard FROM noetl.shard_lease JOIN unnest($2::smallint[], $3::uuid[]) AS m
     USING (shard, lease_token)
 WHERE role = $1 AND lease_until > clock_timestamp() ORDER BY shard FOR KEY SHARE OF shard_lease
 """
+_LIVING = """
+SELECT holder FROM noetl.shard_holder
+WHERE role = $1 AND heartbeat_at > clock_timestamp() - make_interval(secs => $2) ORDER BY holder
+"""
 _HOLDERS = """
 SELECT role, shard, holder, attempt, extract(epoch FROM clock_timestamp() - heartbeat_at)::float8 AS heartbeat_age_seconds
 FROM noetl.shard_lease WHERE lease_until > clock_timestamp() ORDER BY role, shard
+"""
+
+
+Neighbours = Callable[[Callable[[], None]], AbstractAsyncContextManager[Callable[[], None]]]
+"""Opens a quick way to the others of a role: takes what is called when one of them tells that shards moved, gives what
+tells them. It may fail silently: then each sees at its next look what became of the shards.
 """
 
 
@@ -103,6 +116,7 @@ class ShardLeases:
         *,
         lease_seconds: float = 15.0,
         every_seconds: float = 3.0,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self._database = database
         self._role: ShardRole = role
@@ -113,7 +127,11 @@ class ShardLeases:
         self._deadline = 0.0
         self._told: frozenset[int] = frozenset()
         self._changed: Callable[[frozenset[int]], None] = lambda _: None
-        self._stopping = asyncio.Event()
+        self._neighbours = neighbours
+        self._way = AsyncExitStack()
+        self._tell_others: Callable[[], None] = lambda: None
+        self._stopping = False
+        self._sooner = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._expiry: asyncio.TimerHandle | None = None
 
@@ -135,11 +153,16 @@ class ShardLeases:
         """
         self._changed = changed
         pause = await self._look()
+        if self._neighbours is not None:
+            self._tell_others = await self._way.enter_async_context(self._neighbours(self._sooner.set))
+            # It came: whoever has more than its share now gives some of it.
+            self._tell_others()
         self._keeper = asyncio.create_task(self._keep(pause), name=f"noetl-shards-{self._role}")
 
     async def stop(self) -> None:
         """Give all shards back at once."""
-        self._stopping.set()
+        self._stopping = True
+        self._sooner.set()
         if self._keeper is not None:
             await self._keeper
         if self._expiry is not None:
@@ -152,14 +175,19 @@ class ShardLeases:
                 await connection.execute(_GONE, self._role, self._holder)
         except (NoetlError, asyncpg.PostgresError) as problem:
             _log.warning("shards %s could not be given back, so others wait for them: %s", sorted(tokens), problem)
+        else:
+            self._tell_others()
+        await self._way.aclose()
 
     async def _keep(self, pause: float) -> None:
         away = False
-        while not self._stopping.is_set():
+        while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._stopping.wait()
-                    return
+                    await self._sooner.wait()
+            if self._stopping:
+                return
+            self._sooner.clear()
             try:
                 pause = await self._look()
             except Exception as problem:
@@ -193,6 +221,7 @@ class ShardLeases:
             # Only now: whoever takes them next must not find this process at work.
             async with self._transaction() as connection:
                 await connection.execute(_GIVE_BACK, role, list(surplus.values()))
+            self._tell_others()
         soon = self._every_seconds * _IN_A_HURRY
         if len(tokens) < share:
             return soon
@@ -227,7 +256,10 @@ class ShardLeases:
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Connection]:
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS), self._database.transaction(None, self._role) as connection:
+            async with (
+                asyncio.timeout(_ANSWER_SECONDS),
+                self._database.transaction(None, _LOGINS[self._role]) as connection,
+            ):
                 yield connection
         except TimeoutError:
             raise Unavailable(f"PostgreSQL did not answer within {_ANSWER_SECONDS:g} s") from None
@@ -253,3 +285,9 @@ async def holders(database: Database) -> list[ShardHolder]:
     """Return who has which shard in which role now."""
     async with database.transaction(None) as connection:
         return [ShardHolder(**dict(row)) for row in await connection.fetch(_HOLDERS)]
+
+
+async def living(database: Database, role: ShardRole, lease_seconds: float) -> list[str]:
+    """Return who has said within the lease that it is there for a role, with shards or without."""
+    async with database.transaction(None) as connection:
+        return [row["holder"] for row in await connection.fetch(_LIVING, role, float(lease_seconds))]

@@ -10,6 +10,9 @@ import msgspec
 
 Encoding = Literal["identity", "zstd", "aes256gcm", "zstd+aes256gcm"]
 
+FRAMES = "application/vnd.noetl.frames+json"
+"""The media type of a loop's manifest: which payloads hold what its rows came to, frame by frame."""
+
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 

@@ -85,7 +85,7 @@ class TieredPayloads:
         """Yield the plain bytes in pieces; the first piece comes after the last is proven."""
         near = await self._near(scope, ref, prove=True)
         if near is None:
-            self.tiers.figures.read(self.consumer, "object")
+            self.tiers.figures.read(self.consumer, "object", ref.bytes)
             async for piece in self.durable.stream(scope, ref):
                 yield piece
             return
@@ -138,7 +138,7 @@ class TieredPayloads:
         if near is not None:
             return near
         data = await self.durable.fetch(scope, ref)
-        self.tiers.figures.read(self.consumer, "object")
+        self.tiers.figures.read(self.consumer, "object", len(data))
         await self._offer(self._key(scope, ref), ref, data, disk=True, memory=True)
         self.tiers.after()
         return data
@@ -169,7 +169,7 @@ class TieredPayloads:
         return self.tiers.verify_ipc or current_origin().proves
 
     def _served(self, tier: Tier, data: bytes | memoryview) -> bytes | memoryview:
-        self.tiers.figures.read(self.consumer, tier)
+        self.tiers.figures.read(self.consumer, tier, len(data))
         self.tiers.after()
         return data
 

@@ -1,4 +1,4 @@
-"""What the tiers of one process did: reads by consumer and tier, bytes written, and why a tier was passed over.
+"""What the tiers of one process did: reads by consumer and tier, bytes both ways, and why a tier was passed over.
 
 Counting only; what is counted is shown by metrics and by `noetl fabric status`.
 """
@@ -22,7 +22,10 @@ class Told(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     reads: dict[str, dict[str, int]] = {}
     """How often each consumer was served by which tier."""
+    read_bytes: dict[str, int] = {}
+    """How many bytes each tier served."""
     written: dict[str, int] = {}
+    """How many bytes each tier took."""
     passed: dict[str, int] = {}
     """How often a tier was passed over, by `tier:reason`."""
     exhausted: int = 0
@@ -40,16 +43,18 @@ class Figures:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._reads: Counter[tuple[str, Tier]] = Counter()
+        self._read_bytes: Counter[Tier] = Counter()
         self._written: Counter[Tier] = Counter()
         self._passed: Counter[str] = Counter()
         self._exhausted = 0
         self.changes = 0
         """How many things were counted, so that a teller knows whether there is news."""
 
-    def read(self, consumer: str, tier: Tier) -> None:
-        """Count a read and which tier served it."""
+    def read(self, consumer: str, tier: Tier, count: int) -> None:
+        """Count a read, which tier served it, and how many bytes."""
         with self._lock:
             self._reads[consumer, tier] += 1
+            self._read_bytes[tier] += count
             self.changes += 1
 
     def wrote(self, tier: Tier, count: int) -> None:
@@ -78,6 +83,7 @@ class Figures:
                 reads.setdefault(consumer, {})[tier] = count
             return Told(
                 reads=reads,
+                read_bytes={str(tier): count for tier, count in self._read_bytes.items()},
                 written={str(tier): count for tier, count in self._written.items()},
                 passed=dict(self._passed),
                 exhausted=self._exhausted,
@@ -87,17 +93,20 @@ class Figures:
 def together(parts: Iterable[Told]) -> Told:
     """Add figures up."""
     reads: dict[str, Counter[str]] = {}
+    read_bytes: Counter[str] = Counter()
     written: Counter[str] = Counter()
     passed: Counter[str] = Counter()
     exhausted = 0
     for part in parts:
         for consumer, served in part.reads.items():
             reads.setdefault(consumer, Counter()).update(served)
+        read_bytes.update(part.read_bytes)
         written.update(part.written)
         passed.update(part.passed)
         exhausted += part.exhausted
     return Told(
         reads={name: dict(served) for name, served in reads.items()},
+        read_bytes=dict(read_bytes),
         written=dict(written),
         passed=dict(passed),
         exhausted=exhausted,

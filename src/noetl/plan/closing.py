@@ -8,7 +8,7 @@ import msgspec
 
 from noetl.model.payload_ref import PayloadRef
 from noetl.plan.fact import Fact
-from noetl.plan.names import DONE, FAILED, LOOP_DONE, LOOP_FAILED, EventName, view
+from noetl.plan.names import DONE, FAILED, LOOP_DONE, LOOP_FAILED, NOT_LOADED, EventName, view, whole
 from noetl.plan.state import Result, Run
 from noetl.plan.trigger import CommandEnded, Tally
 
@@ -31,7 +31,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     result: dict[str, Any] = {}
     """What its exit has to say of its result; nothing where the end of its command has said it."""
     manifest: PayloadRef | None = None
-    fanin: dict[str, Any] | None = None
+    of_loop: dict[str, Any] = {}
+    """Names that only the `set` and the arcs of a loop know: what became of its rows, and that there are no more."""
 
 
 def close_command(deciding: Deciding, step: str, trigger: CommandEnded) -> Ending:
@@ -41,19 +42,18 @@ def close_command(deciding: Deciding, step: str, trigger: CommandEnded) -> Endin
     if run.stage_id is not None:
         status = "completed" if run.failed is None else "failed"
         deciding.say(Fact(event_type="stage.closed", at="stage", node_name=step, stage_id=run.stage_id, status=status))
-    own = view(ended, deciding.loaded[step]) if step in deciding.loaded else view(ended)
-    is_outside = trigger.ref is not None and step in deciding.loaded
+    loaded = deciding.loaded.get(step, NOT_LOADED)
     return Ending(
         event=DONE if run.failed is None else FAILED,
         output={
             "status": trigger.status,
-            "data": deciding.loaded[step] if is_outside else ended.data,
+            "data": whole(ended, loaded),
             "ref": None if trigger.ref is None else msgspec.to_builtins(trigger.ref),
             "error": trigger.error,
             "meta": {"attempt": trigger.attempt, "duration_ms": trigger.duration_ms},
             **trigger.helpers,
         },
-        own=own,
+        own=view(ended, loaded),
         error=run.failed,
         bad=0 if run.failed is None else 1,
         result={} if run.ended is not None else {"status": ended.status},
@@ -72,30 +72,43 @@ def close_loop(deciding: Deciding, step: str, tally: Tally) -> Ending:
     fanin = _fanin(deciding, step, tally.rows_done, bad, total)
     is_failed = (fanin == "failed" if loop["mode"] == "fanout" else bool(bad)) or broken is not None
     rows = f"{bad} of {total} rows failed" if bad else None
-    error = (": ".join(filter(None, (rows, run.failed))) or None) if is_failed else None
+    first = f"; first: {tally.problem}" if bad and tally.problem else ""
+    error = ": ".join(filter(None, (rows, run.failed))) + first if is_failed else None
     _say_closed(deciding, step, run, tally, total=total, bad=bad, is_failed=is_failed, fanin=fanin)
     data: dict[str, Any] = {"total": total, "completed": tally.rows_done, "failed": bad, "frames": tally.frames}
     if tally.results is not None:
         data["results"] = tally.results
-    result = {"status": "error" if is_failed else "ok", "data": data}
-    problem = rows if error is None else error
+    status = "error" if is_failed else "ok"
+    came_to = Result(status=status, data=data, ref=tally.manifest)
+    loaded = deciding.loaded.get(step, NOT_LOADED)
+    problem = error if error is not None or rows is None else rows + first
     return Ending(
         event=FAILED if broken is not None else LOOP_FAILED if is_failed else LOOP_DONE,
         output={
             "status": "ok" if problem is None else "error",
-            "data": data,
+            "data": whole(came_to, loaded),
             "ref": None if tally.manifest is None else msgspec.to_builtins(tally.manifest),
             "error": None if problem is None else {"kind": "unknown", "message": problem, "retryable": False},
             "meta": {"attempt": 1, "duration_ms": 0.0},
         },
-        own=view(Result(status=str(result["status"]), data=data, ref=tally.manifest)),
+        own=view(came_to, loaded),
         error=error,
         bad=max(bad, int(run.failed is not None)),
         swallowed=tally.errors,
         ctx=tally.ctx,
-        result=result,
+        result={"status": status, "data": data},
         manifest=tally.manifest,
-        fanin={"status": fanin, "done": tally.rows_done, "failed": bad, "total": total},
+        of_loop={
+            "fanin": {"status": fanin, "done": tally.rows_done, "failed": bad, "total": total},
+            # As its last row saw it, but for the end; while it is unknown whether there were more rows it is not done.
+            "loop": {
+                "index": max(0, total - 1),
+                "first": total < 2,
+                "last": True,
+                "length": total,
+                "done": broken is None,
+            },
+        },
     )
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from noetl.errors import NoetlError, TemplateFailed
-from noetl.model.payload_ref import PayloadRef
+from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.plan.ending import end, stop_the_others
 from noetl.plan.entering import Entering
 from noetl.plan.fact import Fact
 from noetl.plan.leaving import leave
-from noetl.plan.planned import Plan
+from noetl.plan.planned import Plan, Reads
 from noetl.plan.recorded import recorded_fact, refuse_unrecordable
 from noetl.plan.state import Arrival, Result, State, evolve, gathered, net
 from noetl.plan.trigger import Cancelled, CommandEnded, Doubt, Start, Trigger
@@ -61,18 +61,21 @@ def needed(plan: Plan, state: State, trigger: Trigger) -> dict[str, PayloadRef]:
     """Return, by step, the references of data kept outside the ledger that the templates of this decision may look at."""
     steps = {arrival.step for arrival in state.waiting}
     kept = _outside(state.results)
-    read: set[str] = set()
+    read = Reads()
     if isinstance(trigger, CommandEnded):
         found = state.run_of(trigger.command_id)
         if found is None:
             return {}
         own = found[0]
         kept.pop(own, None)
-        if trigger.ref is not None:
-            kept[own] = trigger.ref
-        read |= plan.step(own).reads_on_exit
-        if "output" in read:
-            read.add(own)
+        manifest = None if trigger.tally is None else trigger.tally.manifest
+        if (ref := trigger.ref or manifest) is not None:
+            kept[own] = ref
+        read = plan.step(own).reads_on_exit
+        # What a step came to is its `output` until it is left.
+        read |= Reads(
+            frozenset({own} if "output" in read.data else ()), frozenset({own} if "output" in read.rows else ())
+        )
         steps.update(plan.graph.targets[own])
     elif isinstance(trigger, Start):
         kept = _outside(msgspec.convert(trigger.results, dict[str, Result]))
@@ -82,11 +85,11 @@ def needed(plan: Plan, state: State, trigger: Trigger) -> dict[str, PayloadRef]:
     if plan.playbook.final is not None:
         steps.add(plan.playbook.final)
     read |= plan.reads_from(steps)
-    return {step: ref for step, ref in kept.items() if step in read}
+    return {step: ref for step, ref in kept.items() if step in (read.rows if ref.media_type == FRAMES else read.data)}
 
 
 def _outside(results: Mapping[str, Result]) -> dict[str, PayloadRef]:
-    return {step: result.ref for step, result in results.items() if result.ref is not None and result.data is None}
+    return {step: ref for step, result in results.items() if (ref := result.outside) is not None}
 
 
 class Deciding:
@@ -188,7 +191,8 @@ class Deciding:
         if trigger.accumulate is not None and trigger.status == "ok":
             meta["accumulate"] = trigger.accumulate
         result: dict[str, Any] = {"status": trigger.status}
-        if trigger.data is not None and trigger.ref is None:
+        # The counts of a child's loop stand beside the reference to its rows' results, as its own do.
+        if trigger.data is not None and (trigger.ref is None or trigger.ref.media_type == FRAMES):
             result["data"] = trigger.data
         if trigger.selected:
             result["selected"] = trigger.selected

@@ -11,7 +11,7 @@ import msgspec
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.plan.fact import Fact
 from noetl.plan.leaving import leave
-from noetl.plan.names import state_names
+from noetl.plan.names import COUNTS, state_names
 from noetl.plan.places import fullest
 from noetl.plan.planned import PlannedLoop
 from noetl.plan.recorded import recorded, refuse_unrecordable
@@ -277,8 +277,8 @@ class Entering:
 
 
 def _rows(value: Any, where: str) -> list[Any]:
-    if isinstance(value, Mapping) and isinstance(value.get("data"), list):
-        value = value["data"]  # a step's whole result, where the step gave a list
+    if isinstance(value, Mapping):
+        value = _listed(value)
     if isinstance(value, str) and value.strip().startswith("["):
         try:
             value = json.loads(value)
@@ -290,6 +290,14 @@ def _rows(value: Any, where: str) -> list[Any]:
         raise TemplateFailed(f"{where}: a list is needed, and this is {type(value).__name__}")
     refuse_unrecordable(value, where)
     return value
+
+
+def _listed(value: Mapping[str, Any]) -> Any:
+    """Return the list that a step's whole result stands for: the one the step gave, or what its rows came to."""
+    data = value.get("data")
+    if isinstance(data, Mapping) and data.keys() == COUNTS | {"results"}:
+        return data["results"]
+    return data if isinstance(data, list) else value
 
 
 def _whole(value: Any, field: str, where: str) -> int:

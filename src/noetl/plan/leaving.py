@@ -102,8 +102,7 @@ def _names(deciding: Deciding, step: str, ending: Ending) -> Names:
     )
     names["ctx"] = written(names["ctx"], ending.ctx)
     names[step] = ending.own
-    if ending.fanin is not None:
-        names["fanin"] = ending.fanin
+    names.update(ending.of_loop)
     return names
 
 

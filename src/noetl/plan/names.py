@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from noetl.plan.state import Result, State
 from noetl.playbook.scopes import Names, names_of
 
-_MISSING = object()
+NOT_LOADED: Final = object()
+"""Stands for data outside the ledger that nobody asked for."""
 
 
 class EventName(str):
@@ -40,11 +41,23 @@ LOOP_FAILED = EventName("loop.done", "call.error", "step.failed", "step.exit", "
 """All rows have ended, and not all of them well."""
 
 
-def view(result: Result, loaded: Any = _MISSING) -> dict[str, Any]:
+COUNTS: Final = frozenset({"total", "completed", "failed", "frames"})
+"""What the result of every loop has; `results`, what its rows came to, stands beside them or behind its reference."""
+
+
+def whole(result: Result, loaded: Any = NOT_LOADED) -> Any:
+    """Return a step's data with what was loaded of them: all of them, or what the rows of a loop came to."""
+    data = result.data
+    if result.ref is not None and loaded is not NOT_LOADED:
+        return loaded if data is None else {**data, "results": loaded}
+    if isinstance(data, Mapping) and data.keys() == COUNTS and not data["total"]:
+        return {**data, "results": []}  # no rows came to nothing, which is no reason to have no results
+    return data
+
+
+def view(result: Result, loaded: Any = NOT_LOADED) -> dict[str, Any]:
     """Return how a step's result looks in templates: its fields at the top, all of it as `data`, `_ref` beside."""
-    # A loop's counts stand in its result, and its reference is to its frames' results: these hide nothing.
-    is_outside = result.ref is not None and result.data is None
-    data = loaded if is_outside and loaded is not _MISSING else result.data
+    data = whole(result, loaded)
     names: dict[str, Any] = {**result.selected}
     if isinstance(data, Mapping):
         names.update(data)
@@ -69,7 +82,7 @@ def state_names(
     Of the results only those asked for are made ready: an execution may have thousands.
     """
     results = {
-        step: view(result, loaded[step]) if step in loaded else view(result)
+        step: view(result, loaded.get(step, NOT_LOADED))
         for step in asked
         if (result := state.results.get(step)) is not None
     }

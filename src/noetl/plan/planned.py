@@ -9,6 +9,7 @@ import msgspec
 
 from noetl.plan.graph import Graph
 from noetl.playbook.model import Arc, Loop, Playbook, Step
+from noetl.playbook.origins import limit_origins, origins_at
 from noetl.playbook.scopes import CompiledSet, compile_set
 from noetl.playbook.templates import CompiledValue, compile_value, compiled, is_template, names_in
 
@@ -57,6 +58,17 @@ class PlannedLoop(msgspec.Struct, frozen=True, kw_only=True):
     """Its frames run inside Spark's executors: one command brings them there."""
 
 
+class Reads(msgspec.Struct, frozen=True):
+    """The names whose data templates look at, beyond the reference to them."""
+
+    data: frozenset[str] = frozenset()
+    rows: frozenset[str] = frozenset()
+    """Of these, the ones of which they look at more than a loop's counts, so that its rows' results are needed."""
+
+    def __or__(self, other: Reads) -> Reads:
+        return Reads(self.data | other.data, self.rows | other.rows)
+
+
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step as the planner sees it."""
 
@@ -73,8 +85,8 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     names_on_entry: frozenset[str]
     names_on_exit: frozenset[str]
     """What the templates ask for at the top: nothing else need be made ready for them."""
-    reads_on_entry: frozenset[str]
-    reads_on_exit: frozenset[str]
+    reads_on_entry: Reads
+    reads_on_exit: Reads
     """Of these, the steps whose data they look at."""
     where: str
 
@@ -101,9 +113,9 @@ class Plan:
         """Return a step by name."""
         return self.steps[name]
 
-    def reads_from(self, steps: Iterable[str]) -> frozenset[str]:
+    def reads_from(self, steps: Iterable[str]) -> Reads:
         """Return the names whose data may be looked at when steps are entered, and by what follows at once."""
-        read: set[str] = set()
+        read = Reads()
         left = list(steps)
         seen = set(left)
         while left:
@@ -115,7 +127,7 @@ class Plan:
             further = set(self.graph.targets[step.source.name]) - seen
             seen |= further
             left += further
-        return frozenset(read)
+        return read
 
 
 def _planned(playbook: Playbook, step: Step, defaults: LoopDefaults) -> PlannedStep:
@@ -136,32 +148,44 @@ def _planned(playbook: Playbook, step: Step, defaults: LoopDefaults) -> PlannedS
     leaving: list[Any] = [step.set, *([arc.when, arc.set] for arc in arcs)]
     return PlannedStep(
         source=step,
-        admit=tuple(
-            (
-                None if rule.when is None else compile_value(rule.when, f"{where}, field spec.policy.admit"),
-                compile_value(rule.allow, f"{where}, field spec.policy.admit"),
-            )
-            for rule in step.admit
-        ),
-        loop=None if step.loop is None else _loop(step.loop, playbook, defaults, where),
-        set=compile_set(step.set, where),
+        admit=tuple(_admission(step, number, f"{where}, field spec.policy.admit") for number in range(len(step.admit))),
+        loop=None if step.loop is None else _loop(step, step.loop, playbook, defaults, where),
+        set=compile_set(step.set, where, origins_at(step.origins, "set")),
         arcs=tuple(_arc(arc, f"{where}, arc {number} to {arc.step}") for number, arc in enumerate(arcs)),
-        child=None if child is None else compile_value(child, f"{where}, tool playbook"),
+        child=None if child is None else compile_value(child, f"{where}, tool playbook", _child_origins(step)),
         is_idle=is_idle,
-        timeout=None if step.timeout is None else compile_value(step.timeout, f"{where}, field spec.timeout"),
+        timeout=None
+        if step.timeout is None
+        else compile_value(step.timeout, f"{where}, field spec.timeout", limit_origins(step.origins)),
         names_on_entry=names_in(entry),
         names_on_exit=names_in(leaving),
-        reads_on_entry=data_read(entry),
-        reads_on_exit=data_read(leaving),
+        reads_on_entry=reads_of(entry),
+        reads_on_exit=reads_of(leaving),
         where=where,
     )
+
+
+def _admission(step: Step, number: int, where: str) -> tuple[CompiledValue | None, CompiledValue]:
+    rule, origins = step.admit[number], origins_at(step.origins, "spec", "policy", "admit", "rules", number)
+    if rule.when is None:
+        return None, compile_value(rule.allow, where, origins_at(origins, "else", "then", "allow"))
+    when = compile_value(rule.when, where, origins_at(origins, "when"))
+    return when, compile_value(rule.allow, where, origins_at(origins, "then", "allow"))
+
+
+def _child_origins(step: Step) -> dict[str, Any]:
+    own = step.tasks[0].origins
+    given = {**(origins_at(step.origins, "input") or {}), **(origins_at(own, "input") or {})}
+    return {"options": own, "input": given}
 
 
 def _arc(arc: Arc, where: str) -> PlannedArc:
     return PlannedArc(
         step=arc.step,
-        when=None if arc.when is None else compile_value(arc.when, f"{where}, field when"),
-        set=compile_set(arc.set, where),
+        when=None
+        if arc.when is None
+        else compile_value(arc.when, f"{where}, field when", origins_at(arc.origins, "when")),
+        set=compile_set(arc.set, where, origins_at(arc.origins, "set")),
         takes_errors=is_template(arc.when) and any(map(_is_about_outcome, compiled(arc.when).paths)),
         where=where,
     )
@@ -171,31 +195,51 @@ def _is_about_outcome(path: tuple[str | int, ...]) -> bool:
     return path[0] == "event" or (path[0] == "output" and path[1:2] != ("data",))
 
 
-def _loop(loop: Loop, playbook: Playbook, defaults: LoopDefaults, where: str) -> PlannedLoop:
+def _loop(step: Step, loop: Loop, playbook: Playbook, defaults: LoopDefaults, where: str) -> PlannedLoop:
+    origins = origins_at(step.origins, "loop")
     own = defaults.fanout if loop.mode == "fanout" else defaults.loop
     lanes = own.max_in_flight if loop.max_in_flight is None else loop.max_in_flight
     given = {name: value for name, value in msgspec.to_builtins(loop.frame).items() if value is not None}
     frame = {"max_seconds": own.max_seconds, "max_bytes": own.max_bytes, **given}
     return PlannedLoop(
         source=loop,
-        collection=compile_value(loop.collection, f"{where}, field loop.in"),
-        max_in_flight=compile_value(lanes, f"{where}, field loop.spec.max_in_flight"),
-        frame=compile_value(frame, f"{where}, field loop.spec.frame"),
+        collection=compile_value(loop.collection, f"{where}, field loop.in", origins_at(origins, "in")),
+        max_in_flight=compile_value(
+            lanes, f"{where}, field loop.spec.max_in_flight", origins_at(origins, "spec", "max_in_flight")
+        ),
+        frame=compile_value(frame, f"{where}, field loop.spec.frame", origins_at(origins, "spec", "frame")),
         most_rows=own.most_rows,
         on_spark=loop.exec == "spark" or (loop.exec is None and playbook.executor.get("runtime") == "spark"),
     )
 
 
 _WITHOUT_DATA = frozenset({"_ref", "status"})
+_WITHOUT_ROWS = _WITHOUT_DATA | {"total", "completed", "failed", "frames"}
 
 
-def data_read(value: Any) -> frozenset[str]:
-    """Return the names whose data the templates of a value look at, beyond the reference to it."""
+def reads_of(value: Any) -> Reads:
+    """Return the names whose data the templates of a value look at."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
-        return frozenset().union(*map(data_read, value))
+        found = list(map(reads_of, value))
+        return Reads(
+            frozenset().union(*(read.data for read in found)), frozenset().union(*(read.rows for read in found))
+        )
     if not is_template(value):
-        return frozenset()
+        return Reads()
     paths = compiled(value).paths
-    return frozenset(str(path[0]) for path in paths if len(path) == 1 or path[1] not in _WITHOUT_DATA)
+    return Reads(
+        frozenset(str(path[0]) for path in paths if len(path) == 1 or path[1] not in _WITHOUT_DATA),
+        frozenset(str(path[0]) for path in paths if _may_show_rows(path)),
+    )
+
+
+def _may_show_rows(path: tuple[str | int, ...]) -> bool:
+    """Tell whether a path may lead to what a loop's rows came to, should its name be that of a loop."""
+    name, *rest = path
+    if rest[:1] == ["data"]:
+        rest = rest[1:]
+    elif name == "output":
+        return not rest
+    return not rest or rest[0] not in _WITHOUT_ROWS

@@ -12,7 +12,7 @@ import msgspec
 
 from noetl.model.catalogue import ENDING
 from noetl.model.event import Event
-from noetl.model.payload_ref import PayloadRef
+from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.plan.fact import Fact
 from noetl.plan.places import Place, told_place
 from noetl.playbook.model import Accumulate
@@ -33,6 +33,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ref: PayloadRef | None = None
     selected: dict[str, Any] = {}
     accumulated: Any = None
+
+    @property
+    def outside(self) -> PayloadRef | None:
+        """Where the data are, or of a loop what its rows came to, if that does not stand in the events."""
+        is_whole = self.data is not None and self.ref is not None and self.ref.media_type != FRAMES
+        return None if is_whole else self.ref
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,6 +39,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     rows_done: int = 0
     rows_failed: int = 0
     errors: int = 0
+    problem: str | None = None
+    """Which row was the first that failed, and why."""
     ctx: dict[str, Any] = {}
     results: list[Any] | None = None
     """The rows' results in order, when they are few enough to stand in the event."""

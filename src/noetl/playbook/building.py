@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.playbook.building_tasks import duration, task_from
+from noetl.playbook.building_tasks import duration, origins_of, task_from
 from noetl.playbook.model import (
     Admission,
     Arc,
@@ -55,7 +55,7 @@ def _entry(node: Node) -> KeychainEntry:
     own = {key: fields.pop(key) for key in _ENTRY_FIELDS if key in fields}
     if "ttl" in own:
         own["ttl"] = int(duration(own["ttl"]))
-    return KeychainEntry(**own, options=fields, place=node.place)
+    return KeychainEntry(**own, options=fields, place=node.place, origins=origins_of(node))
 
 
 def _step(node: Node) -> Step:
@@ -77,6 +77,7 @@ def _step(node: Node) -> Step:
         admit=tuple(_admission(rule) for rule in policy.get("admit", {}).get("rules", ())),
         failure=failure["mode"] if isinstance(failure, dict) else failure,
         place=node.place,
+        origins=origins_of(node.without("tool", "next")),
     )
 
 
@@ -105,6 +106,7 @@ def _router(node: Node) -> Router:
                 when=_value(arc, "when"),
                 set=_plain(arc, "set"),
                 place=arc.place,
+                origins=origins_of(arc),
             )
             for arc in _items(node, "arcs")
         ),

@@ -8,11 +8,12 @@ from typing import Any
 from noetl.playbook.fitting import DURATION
 from noetl.playbook.grammar import TASK_FIELDS
 from noetl.playbook.model import Accumulate, Output, Policy, Rule, Select, Task, Then
+from noetl.playbook.origins import Origin, origins_at
+from noetl.playbook.templates import is_template
 from noetl.playbook.tool_fields import KINDS, handed_on_as
 from noetl.playbook.tree import Node
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_OUTPUT_FIELDS = ("store", "inline_max_bytes", "preview_max_bytes", "scope")
 _BODY_KINDS = {"body": "body", "payload": "body", "json": "json", "data": "data", "form": "form"}
 
 
@@ -45,7 +46,26 @@ def task_from(node: Node, name: str) -> Task:
         output=None if output is None else _output(output),
         set=fields.get("set", {}),
         place=node.place,
+        origins=_origins(kind, node),
     )
+
+
+def origins_of(node: Node) -> Any:
+    """Return the origins of everything in a node, or None if there is no template in it."""
+    if isinstance(node.value, dict):
+        return {key: found for key, part in node.mapping.items() if (found := origins_of(part)) is not None} or None
+    if isinstance(node.value, list):
+        parts = [origins_of(part) for part in node.items]
+        return parts if any(part is not None for part in parts) else None
+    return Origin(node.place.line, node.is_literal) if is_template(node.value) else None
+
+
+def _origins(kind: str, node: Node) -> Any:
+    """Return the origins of a task's fields, under the names they are handed on by."""
+    names = {**handed_on_as(kind), **({"payload": "input"} if kind == "playbook" else {})}
+    found = {names.get(key, key): part for key, part in (origins_of(node) or {}).items()}
+    limit = origins_at(found, "spec", "timeout")
+    return found if limit is None else {**found, "timeout": limit}
 
 
 def duration(value: Any) -> Any:
@@ -76,18 +96,18 @@ def _policy(node: Node) -> Policy:
 
 
 def _rule(node: Node) -> Rule:
-    fields = node.plain()
+    fields, origins = node.plain(), origins_of(node)
     if "else" in fields:
-        return Rule(then=Then(**fields["else"]["then"]), place=node.place)
-    return Rule(when=fields["when"], then=Then(**fields["then"]), place=node.place)
+        return Rule(then=Then(**fields["else"]["then"]), place=node.place, origins=origins_at(origins, "else"))
+    return Rule(when=fields["when"], then=Then(**fields["then"]), place=node.place, origins=origins)
 
 
 def _output(fields: dict[str, Any]) -> Output:
     gathered = dict(fields["accumulate"]) if "accumulate" in fields else {"enabled": False}
     enabled = gathered.pop("enabled", True)
+    gathered.pop("manifest_as", None)
     return Output(
-        **{key: fields[key] for key in _OUTPUT_FIELDS if key in fields},
+        **{key: fields[key] for key in ("inline_max_bytes",) if key in fields},
         select=tuple(Select(item["path"], item["as"]) for item in fields.get("select", ())),
         accumulate=Accumulate(**gathered) if enabled else None,
-        name=fields.get("as"),
     )

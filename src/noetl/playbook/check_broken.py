@@ -14,7 +14,7 @@ from noetl.playbook.templates import is_template
 from noetl.playbook.tool_fields import KINDS
 from noetl.playbook.tree import Node
 
-_PROGRAMS = frozenset({"code", "script", *filter(None, (kind.program for kind in KINDS.values()))})
+_PROGRAMS = frozenset(filter(None, (kind.program for kind in KINDS.values())))
 """Fields that may hold a program, whose braces are its own."""
 
 

@@ -19,6 +19,8 @@ _DECIDED = (("set",), ("next",), ("spec", "policy", "admit"), ("loop", "in"), ("
 _PRIVATE = ("iter.", "step.")
 _FIRST = SCOPES - {"job", "fanin", "__frame_max_rows"}
 """Those that come before whatever else has the same name."""
+_OF_LOOPS = frozenset({"loop", "frame"})
+"""Those that only a step with a loop has."""
 
 
 def check_names(parsed: Parsed, problems: Problems) -> None:
@@ -35,9 +37,7 @@ class _Names:
         written += [key for task in parsed.playbook.workbook.values() for key in _written_by(task)]
         self._ctx = {key.removeprefix("ctx.").split(".")[0] for key in written if not key.startswith(_PRIVATE)}
         bare = {key for key in written if "." not in key}
-        self._everywhere = (
-            SCOPES | self._playbook.workload.keys() | self._playbook.steps.keys() | bare | set(self._results())
-        )
+        self._everywhere = (SCOPES - _OF_LOOPS) | self._playbook.workload.keys() | self._playbook.steps.keys() | bare
         self._keychain = {entry.name for entry in self._playbook.keychain}
 
     def check(self) -> None:
@@ -48,9 +48,9 @@ class _Names:
         local = {name: _local(step) for name, step in self._playbook.steps.items()}
         for (name, step), node in zip(self._playbook.steps.items(), tree.mapping["workflow"].items, strict=True):
             self._shadowed(step, node)
-            self._step(step, node, self._everywhere | local[name])
+            self._step(step, node, self._everywhere | local[name] | (_OF_LOOPS if step.loop else set()))
         # A task of the workbook runs in the steps that use it, with their names.
-        shared = self._everywhere.union(*local.values())
+        shared = self._everywhere.union(_OF_LOOPS, *local.values())
         for entry in [] if (workbook := tree.get("workbook")) is None else workbook.items:
             self._task(self._playbook.workbook[str(entry.mapping["name"].value)], entry.mapping["tool"], shared)
 
@@ -119,6 +119,8 @@ class _Names:
             at = place_in(text, line_of(str(text.value), name))
             close = nearest(name, known)
             hint = f"did you mean {close}?" if close else "declare it under workload, or give it as input"
+            if name in _OF_LOOPS:
+                hint = "only a step with a loop has it"
             if uses.is_guarded((name,)):
                 self._problems.warning("undefined_name", f"nothing is called {name}", at, hint)
             else:
@@ -146,14 +148,6 @@ class _Names:
             if name is not None and name.value in _FIRST:
                 said = f"{name.value} is a name of the language, which comes first in templates"
                 self._problems.warning("shadowed", said, name.place, "choose another name")
-
-    def _results(self) -> Iterator[str]:
-        for step in self._playbook.steps.values():
-            for task in step.tasks:
-                if task.output is not None:
-                    yield from (select.name for select in task.output.select)
-                    gathered = task.output.accumulate
-                    yield from filter(None, (task.output.name, gathered and gathered.manifest_as))
 
 
 def _reading(node: Node, scope: str) -> Iterator[Node]:

@@ -54,21 +54,44 @@ def _name(node: nodes.Name) -> Render:
     return find
 
 
-def _attribute(node: nodes.Getattr) -> Render:
-    of, name, look_up = closure_of(node.node), node.attr, SANDBOX.getattr
+def _path(node: nodes.Getattr | nodes.Getitem) -> Render:
+    """Return one function for a whole path such as `fetch.rows[0].id`: calls are what it costs to evaluate."""
+    keys: list[str | int] = []
+    owner: nodes.Node = node
+    while (key := _key(owner)) is not None:
+        keys.insert(0, key)
+        owner = owner.node  # type: ignore[attr-defined]
+    if not keys:
+        return _item(node)
+    of, by_name, by_place = closure_of(owner), SANDBOX.getattr, SANDBOX.getitem
 
     def find(names: Mapping[str, Any]) -> Any:
-        owner = of(names)
-        if type(owner) is dict:
-            value = owner.get(name, _MISSING)
-            if type(value) in PLAIN:
-                return value
-        return look_up(owner, name)
+        value = of(names)
+        for key in keys:
+            if isinstance(key, int):
+                value = by_place(value, key)
+                continue
+            if type(value) is dict:
+                found = value.get(key, _MISSING)
+                if type(found) in PLAIN:
+                    value = found
+                    continue
+            value = by_name(value, key)
+        return value
 
     return find
 
 
-def _item(node: nodes.Getitem) -> Render:
+def _key(node: nodes.Node) -> str | int | None:
+    """Return what a node adds to a path, if that is known beforehand."""
+    if isinstance(node, nodes.Getattr):
+        return node.attr
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const) and type(node.arg.value) is int:
+        return node.arg.value
+    return None
+
+
+def _item(node: Any) -> Render:
     if isinstance(node.arg, nodes.Slice):
         raise NotPlain
     of, at, look_up = closure_of(node.node), closure_of(node.arg), SANDBOX.getitem
@@ -163,8 +186,8 @@ _CLOSURES: dict[type[nodes.Node], Callable[[Any], Render]] = {
     nodes.Const: _constant,
     nodes.TemplateData: _constant,
     nodes.Name: _name,
-    nodes.Getattr: _attribute,
-    nodes.Getitem: _item,
+    nodes.Getattr: _path,
+    nodes.Getitem: _path,
     nodes.Filter: _called,
     nodes.Test: _called,
     nodes.Compare: _comparison,

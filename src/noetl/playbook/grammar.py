@@ -106,7 +106,7 @@ STORE: Final = Record(
 OUTPUT: Final = Record(
     "output",
     {
-        "store": Field(STORE, "Where the result is kept."),
+        "store": Field(STORE, "Without effect: large results go to the installation's payload store."),
         "select": Field(
             ListOf(
                 Record(
@@ -130,16 +130,21 @@ OUTPUT: Final = Record(
                         Choice(("append", "replace", "merge", "concat")), "How results are put together."
                     ),
                     "merge_path": Field(TEXT, "The list inside each result, for concat."),
-                    "manifest_as": Field(WORD, "The name the gathered results get."),
+                    "manifest_as": Field(WORD, "Without effect: they are `accumulated` of the step."),
                     "max_items": Field(Whole(1), "How many results are gathered at most."),
                 },
             ),
             "How the results of several runs are gathered.",
         ),
-        "inline_max_bytes": Field(Whole(), "Results up to this size stand in the event; 65536 if left out."),
-        "preview_max_bytes": Field(Whole(), "The size of the preview; 1024 if left out."),
-        "scope": Field(Choice(("step", "execution", "workflow", "permanent")), "How long the result is kept."),
-        "as": Field(WORD, "The name of the result."),
+        "inline_max_bytes": Field(
+            Whole(), "Results up to this size stand in the event; 49152 at most, and if left out."
+        ),
+        "preview_max_bytes": Field(Whole(), "Without effect: there are no previews."),
+        "scope": Field(
+            Choice(("step", "execution", "workflow", "permanent")),
+            "Without effect: results are kept as long as their execution.",
+        ),
+        "as": Field(WORD, "Without effect: a result goes by the name of its step."),
     },
     "What becomes of a task's result.",
 )

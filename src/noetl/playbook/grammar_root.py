@@ -78,11 +78,14 @@ KEYCHAIN: Final = Record(
         "provider": Field(TEXT, "The secret manager: gcp, aws, azure, vault or k8s."),
         "scope": Field(Choice(("local", "global", "shared")), "Who shares it; local if left out."),
         "auth": Field(TEXT, "The credential it is had with."),
-        "map": Field(MapOf(TEXT), "Fields of the entry, each with the path of its secret."),
+        "map": Field(
+            MapOf(TEXT),
+            "Fields of the entry, each with the path it is found at: in the secret manager, or in what was had.",
+        ),
         "endpoint": Field(TEXT, "Where tokens are issued."),
         "method": Field(TEXT, "The HTTP method for it."),
         "headers": Field(BINDINGS, "The HTTP headers for it."),
-        "data": Field(ANYTHING, "What is sent there."),
+        "data": Field(ANYTHING, "What is sent there; for static, the fields themselves."),
         "auto_renew": Field(FLAG, "Whether it is renewed before it runs out."),
         "ttl": Field(Duration(), "How long it is kept."),
         "region": Field(TEXT, "The region of the secret manager."),
@@ -118,15 +121,15 @@ METADATA: Final = Record(
 EXECUTOR: Final = Record(
     "executor",
     {
-        "profile": Field(Choice(("local", "distributed", "auto")), "Where it runs."),
+        "profile": Field(Choice(("local", "distributed", "auto")), "Without effect: it runs wherever it is started."),
         "runtime": Field(Choice(("worker", "spark")), "What runs the frames of its loops; worker if left out."),
-        "version": Field(TEXT, "The runtime it was written for."),
+        "version": Field(TEXT, "The runtime it was written for: noetl-runtime/1."),
         "requires": Field(
             Record(
                 "requires",
                 {
-                    "tools": Field(ListOf(TEXT), "Kinds of tools it needs."),
-                    "features": Field(ListOf(TEXT), "Features it needs."),
+                    "tools": Field(ListOf(TEXT), "Kinds of tools it needs; one that is not there is an error."),
+                    "features": Field(ListOf(TEXT), "Without effect."),
                 },
             ),
             "What the runtime must have.",
@@ -142,9 +145,9 @@ EXECUTOR: Final = Record(
                         Record(
                             "executor policy",
                             {
-                                "defaults": Field(BINDINGS, "Defaults for steps."),
-                                "results": Field(BINDINGS, "What becomes of results."),
-                                "limits": Field(BINDINGS, "Bounds of a run."),
+                                "defaults": Field(BINDINGS, "Without effect."),
+                                "results": Field(BINDINGS, "Without effect."),
+                                "limits": Field(BINDINGS, "Without effect."),
                             },
                         ),
                         "Policies for the whole run.",

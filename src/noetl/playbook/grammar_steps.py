@@ -45,7 +45,9 @@ NEXT: Final = Record(
                         Choice(("exclusive", "inclusive")), "exclusive takes the first arc that holds, inclusive all."
                     ),
                     "on_no_match": Field(
-                        Choice(("complete", "quiet")), "If no arc holds: end the workflow, or only this branch."
+                        Choice(("complete", "quiet")),
+                        "If no arc holds the branch ends, and the workflow with its last branch;"
+                        " quiet says that this is no error, where no_next_is_error makes it one.",
                     ),
                     "policy": Field(BINDINGS, "Reserved."),
                 },
@@ -93,7 +95,21 @@ LOOP: Final = Record(
                     "claim": Field(
                         TEXT, "The statement that claims up to __frame_max_rows rows and returns them.", required=True
                     ),
-                    "options": Field(BINDINGS, "Options of the driver, such as pool_size."),
+                    "options": Field(
+                        Record(
+                            "cursor options",
+                            {
+                                "pool_size": Field(
+                                    templated(Whole(1)),
+                                    "Connections a worker opens for claims; those of the credential, or 8.",
+                                ),
+                                "max_iterations": Field(
+                                    templated(Whole(1)), "Without effect: a claim without rows ends the loop."
+                                ),
+                            },
+                        ),
+                        "Options of the database's driver.",
+                    ),
                 },
             ),
             "A query that claims rows until there are none.",
@@ -104,7 +120,7 @@ LOOP: Final = Record(
                 "loop spec",
                 {
                     "mode": Field(Choice(("sequential", "parallel", "cursor", "fanout")), "How rows are worked off."),
-                    "max_in_flight": Field(templated(Whole(1)), "Rows or frames worked on at once."),
+                    "max_in_flight": Field(templated(Whole(1)), "Frames worked on at once, by one worker each."),
                     "policy": Field(
                         Record(
                             "loop policy",
@@ -183,10 +199,10 @@ STEP_SPEC: Final = Record(
                         Either(
                             (
                                 _FAILURE,
-                                Record("failure", {"mode": Field(_FAILURE, "What a failed row does.", required=True)}),
+                                Record("failure", {"mode": Field(_FAILURE, "What a failed step does.", required=True)}),
                             )
                         ),
-                        "Whether a failed row fails the step at once, or the others go on.",
+                        "Whether a failed step, or a loop with failed rows, fails the execution unless an arc handles it, or goes on as if it went well. All rows of a loop are worked off in any case; `fanout.fail_fast` stops at the first.",
                     ),
                     "emit": Field(BINDINGS, "Reserved."),
                 },

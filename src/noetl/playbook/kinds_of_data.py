@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from noetl.playbook.kinds import BASE64, ELSEWHERE, STATEMENTS, SWITCH, TIMEOUT, Kind
+from noetl.playbook.kinds import BASE64, SCRIPT, STATEMENTS, SWITCH, TIMEOUT, Kind
 from noetl.playbook.shapes import (
     ANYTHING,
     BINDINGS,
@@ -37,26 +37,38 @@ def _sql(*more: str) -> tuple[dict[str, Field], Alternatives]:
 
 _POSTGRES, _POSTGRES_ONE = _sql("script")
 _DUCKDB, _DUCKDB_ONE = _sql()
+_POOL: Final = Record(
+    "pool",
+    {
+        "size": Field(templated(Whole(1)), "Connections a worker opens at most; those of the credential, or 8."),
+        "max_size": Field(templated(Whole(1)), "Another word for size."),
+    },
+    extra="ignored",
+    alternatives=(Alternatives({"size": "size", "max_size": "size"}),),
+)
 _BODY: Final = {
-    "body": "The body: text as it is, anything else as JSON.",
+    "body": "The body: text as it is, anything else as JSON; a mapping as form fields if the content type is a form's.",
     "payload": "Another word for body.",
-    "json": "The body as JSON.",
-    "data": "The body: text as it is, a mapping as JSON.",
-    "form": "The body as form fields.",
+    "json": "The body as JSON, text too.",
+    "data": "Like body, but text that is no JSON counts as form fields.",
+    "form": "The body as form fields, or in parts if one of them is a file.",
 }
 _END: Final = {
-    "type": Field(TEXT, "The kind of system.", required=True),
+    "type": Field(templated(Choice(("postgres", "duckdb", "http"))), "The kind of system.", required=True),
     "auth": Field(ANYTHING, "The credential for it."),
-    "table": Field(TEXT, "The table."),
+    "table": Field(TEXT, "The table, for postgres and duckdb."),
     "database": Field(TEXT, "The database file, for duckdb."),
-    "options": Field(BINDINGS, "Options of the system."),
+    "url": Field(TEXT, "The address, for http."),
+    "headers": Field(templated(BINDINGS), "HTTP headers."),
+    "params": Field(templated(BINDINGS), "The parameters of the address's query."),
 }
+_METHOD: Final = templated(Text(r"[A-Za-z]+", "an HTTP method"))
 
 DATA_KINDS: Final[Mapping[str, Kind]] = {
     "http": Kind(
         "Sends one HTTP request.",
         {
-            "method": Field(templated(Text(r"[A-Za-z]+", "an HTTP method")), "The method; GET if left out."),
+            "method": Field(_METHOD, "The method; GET if left out."),
             "url": Field(TEXT, "The address.", required=True),
             "headers": Field(templated(BINDINGS), "Headers."),
             "params": Field(templated(BINDINGS), "The query's parameters."),
@@ -71,9 +83,9 @@ DATA_KINDS: Final[Mapping[str, Kind]] = {
         "Runs SQL statements in PostgreSQL.",
         {
             **_POSTGRES,
-            "script": ELSEWHERE,
+            "script": Field(SCRIPT, "Statements kept elsewhere, run as they are: their address, or where they are and how to get them."),
             "params": Field(Either((ListOf(ANYTHING), BINDINGS, Template())), "Parameters of the statement."),
-            "pool": Field(Either((FLAG, BINDINGS, Template())), "Options of the connection pool."),
+            "pool": Field(Either((FLAG, _POOL, Template())), "Options of the connection pool."),
             "timeout": TIMEOUT,
         },
         (_POSTGRES_ONE,),
@@ -100,12 +112,9 @@ DATA_KINDS: Final[Mapping[str, Kind]] = {
                     "source",
                     {
                         **_END,
-                        "query": Field(TEXT, "The query."),
-                        "url": Field(TEXT, "The address, for http."),
-                        "method": Field(TEXT, "The HTTP method."),
-                        "headers": Field(BINDINGS, "HTTP headers."),
-                        "params": Field(BINDINGS, "The query's parameters."),
-                        "data_path": Field(TEXT, "The path of the rows in the answer."),
+                        "query": Field(TEXT, "The query, in place of a table."),
+                        "method": Field(_METHOD, "The HTTP method; GET if left out."),
+                        "data_path": Field(TEXT, "The path of the rows in the answer, for http."),
                     },
                 ),
                 "Where rows come from.",
@@ -118,9 +127,10 @@ DATA_KINDS: Final[Mapping[str, Kind]] = {
                         **_END,
                         "mapping": Field(MapOf(TEXT), "Columns of the target, each with the source's column."),
                         "mode": Field(templated(Choice(("append", "overwrite", "replace", "upsert"))), "How rows are written."),
-                        "key": Field(Either((TEXT, ListOf(TEXT, 1))), "The key, for upsert."),
-                        "query": Field(TEXT, "The statement that writes a row."),
+                        "key": Field(Either((TEXT, ListOf(TEXT, 1))), "The columns that tell rows apart, for upsert."),
+                        "method": Field(_METHOD, "The HTTP method, with each chunk as its JSON body; POST if left out."),
                     },
+                    removed={"query": "write table, with mapping, mode and key"},
                 ),
                 "Where rows go.",
                 required=True,

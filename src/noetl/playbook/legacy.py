@@ -6,19 +6,11 @@ is not listed here stays as it is, for the grammar to refuse. Places stay those 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from noetl.playbook.legacy_frames import with_frame
 from noetl.playbook.legacy_tasks import LegacyTasks, inside
 from noetl.playbook.model import Place
 from noetl.playbook.problems import Problems, nearest
 from noetl.playbook.tree import Node
-
-_FRAME_WORDS = {
-    "size": "max_rows",
-    "duration_ms": "max_seconds",
-    "memory_bytes": "max_bytes",
-    "parallelism": "row_concurrency",
-}
 
 
 def modernised(root: Node, problems: Problems, *, strict: bool) -> Node:
@@ -55,7 +47,7 @@ class _Legacy(LegacyTasks):
             return step
         step = self._tool(step)
         step = self._routes(step)
-        step = self._loop_mode(self._frame(step), mode)
+        step = self._loop_mode(with_frame(step, self.say, self.problems), mode)
         return self.each_under(step, ("spec", "policy", "admit"), "rules", self.condition)
 
     def _tool(self, step: Node) -> Node:
@@ -106,30 +98,6 @@ class _Legacy(LegacyTasks):
         following = self.each(following, "arcs", self.condition)
         return step.with_entry("next", following, step.key_place("next"))
 
-    def _frame(self, step: Node) -> Node:
-        for path in ((), ("loop",), ("loop", "spec")):
-            holder = step.get(*path) if path else step
-            policy = None if holder is None else holder.get("frame_policy")
-            if holder is None or policy is None or "loop" not in step.mapping:
-                continue
-            where = ".".join((*path, "frame_policy"))
-            self.say(
-                where, "write loop.spec.frame with max_rows, max_seconds, max_bytes", holder.key_place("frame_policy")
-            )
-            step = inside(step, path, lambda one: one.without("frame_policy"))
-            frame = self._frame_words(policy)
-            step = inside(step, ("loop", "spec"), _putting("frame", frame))
-        return step
-
-    def _frame_words(self, policy: Node) -> Node:
-        duration = policy.get("duration_ms")
-        if duration is not None:
-            policy = policy.with_entry("duration_ms", _seconds(duration))
-        for old, new in _FRAME_WORDS.items():
-            if old in policy.mapping and new not in policy.mapping:
-                policy = policy.renamed(old, new)
-        return policy
-
     def _loop_mode(self, step: Node, everywhere: Node | None) -> Node:
         own = step.get("spec", "loop_mode")
         if own is not None:
@@ -142,22 +110,9 @@ class _Legacy(LegacyTasks):
         return inside(step, ("loop", "spec"), lambda spec: spec.with_entry("mode", mode))
 
 
-def _putting(key: str, value: Node) -> Callable[[Node], Node]:
-    return lambda node: node.with_entry(key, value)
-
-
 def _router(arcs: list[Node], place: Place) -> Node:
     return Node({"arcs": Node(list(arcs), place)}, place)
 
 
 def _arc(node: Node) -> Node:
     return node if node.text is None else Node({"step": node}, node.place, {"step": node.place})
-
-
-def _seconds(node: Node) -> Node:
-    if isinstance(node.value, int | float) and not isinstance(node.value, bool):
-        return Node(node.value / 1000, node.place)
-    text = (node.text or "").strip()
-    if text.startswith("{{") and text.endswith("}}") and text.count("{{") == 1:
-        return Node(f"{{{{ ({text[2:-2].strip()}) / 1000 }}}}", node.place)
-    return node

@@ -16,6 +16,7 @@ class LegacyTasks:
     """Puts tasks into today's words and tells about each old one."""
 
     def __init__(self, problems: Problems, *, strict: bool) -> None:
+        self.problems = problems
         self._tell = problems.error if strict else problems.warning
 
     def say(self, old: str, instead: str, place: Place) -> None:
@@ -121,8 +122,8 @@ class LegacyTasks:
             output = output.renamed("output_select", "select")
         kind = output.get("store", "kind")
         if kind is not None and kind.text == "object":
-            self.say("store kind object", "write disk", kind.place)
-            output = inside(output, ("store",), lambda store: store.with_entry("kind", Node("disk", kind.place)))
+            self.say("store kind object", "write auto", kind.place)
+            output = inside(output, ("store",), lambda store: store.with_entry("kind", Node("auto", kind.place)))
         return self.each(output, "select", self._selected)
 
     def _selected(self, item: Node) -> Node:

@@ -25,7 +25,7 @@ from noetl.playbook.shapes import (
     Whole,
 )
 from noetl.playbook.templates import is_template
-from noetl.playbook.tool_fields import KINDS, NOT_RUNNABLE, task_record
+from noetl.playbook.tool_fields import KINDS, NOT_RUNNABLE, ONLY_READ, task_record
 from noetl.playbook.tree import Node
 
 
@@ -115,6 +115,10 @@ class Matcher:
         elif kind.text in NOT_RUNNABLE and kind.text not in self._kinds:
             said = f"tasks of kind {kind.text} are not supported by this build"
             self._problems.error("kind_not_supported", said, kind.place, f"this build has {', '.join(KINDS)}")
+        elif kind.text in ONLY_READ and kind.text not in self._kinds:
+            said = f"tasks of kind {kind.text} cannot be run by this build"
+            self._problems.warning("kind_not_supported", said, kind.place, "a run fails when it comes to this task")
+            self._record(node, task_record(kind.text), name)
         elif kind.text not in KINDS and kind.text not in self._kinds:
             hint = suggest(kind.text, {*KINDS, *self._kinds})
             self._problems.error("unknown_kind", f"there is no kind of task {kind.text}", kind.place, hint)

@@ -44,6 +44,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """None stands for `else`: it always holds."""
     then: Then
     place: Place = NOWHERE
+    origins: Any = None
+    """In which lines the templates of its parts stand: see `origins`."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,20 +67,15 @@ class Accumulate(msgspec.Struct, frozen=True, kw_only=True):
 
     strategy: Literal["append", "replace", "merge", "concat"] = "append"
     merge_path: str | None = None
-    manifest_as: str | None = None
     max_items: int | None = None
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a task's result."""
 
-    store: dict[str, Any] = {}
     select: tuple[Select, ...] = ()
     accumulate: Accumulate | None = None
     inline_max_bytes: int = 65_536
-    preview_max_bytes: int = 1_024
-    scope: Literal["step", "execution", "workflow", "permanent"] = "execution"
-    name: str | None = None
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +91,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     output: Output | None = None
     set: dict[str, Any] = {}
     place: Place = NOWHERE
+    origins: Any = None
 
 
 class Arc(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +102,7 @@ class Arc(msgspec.Struct, frozen=True, kw_only=True):
     """None means always."""
     set: dict[str, Any] = {}
     place: Place = NOWHERE
+    origins: Any = None
 
 
 class Router(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +110,7 @@ class Router(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Literal["exclusive", "inclusive"] = "exclusive"
     on_no_match: Literal["complete", "quiet"] = "complete"
+    """Either way the branch ends where no arc holds; `quiet` is no error even where every step must lead on."""
     arcs: tuple[Arc, ...] = ()
 
 
@@ -177,6 +177,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     admit: tuple[Admission, ...] = ()
     failure: Literal["fail_fast", "best_effort"] = "fail_fast"
     place: Place = NOWHERE
+    origins: Any = None
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,6 +199,7 @@ class KeychainEntry(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     """Everything else as written: provider, map, endpoint, method, headers, data, region."""
     place: Place = NOWHERE
+    origins: Any = None
 
 
 class Playbook(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,10 +13,12 @@ from noetl.playbook.grammar_root import PLAYBOOK
 from noetl.playbook.legacy import modernised
 from noetl.playbook.matching import Matcher
 from noetl.playbook.model import Place, Playbook
+from noetl.playbook.needs import hold_to_needs
 from noetl.playbook.problems import Problem, Problems, refusal
 from noetl.playbook.rules import hold_to_rules
 from noetl.playbook.source import read
 from noetl.playbook.tree import Node
+from noetl.playbook.without_effect import note_unused
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ def parse(text: str, *, file: str | None = None, kinds: Collection[str] | None =
         raise refusal(problems.in_order())
     tree = modernised(root, problems, strict=strict)
     Matcher(problems, kinds or ()).match(tree, PLAYBOOK, "")
-    hold_to_rules(tree, problems)
+    hold_to_rules(tree, problems, kinds or ())
+    hold_to_needs(tree, problems)
+    note_unused(tree, problems)
     if problems.errors:
         check_broken(tree, problems)
         raise refusal(problems.in_order())

@@ -6,31 +6,38 @@ A tree goes in, problems come out. Parts of a wrong shape are passed over: the t
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from noetl.playbook.model import Place
+from noetl.playbook.parts import items_at
 from noetl.playbook.problems import Problems, suggest
+from noetl.playbook.tool_fields import KINDS
 from noetl.playbook.tree import Node
 
 PREVIOUS = "previous"
 _ONLY_RETRY = ("attempts", "backoff", "delay")
-_RESERVED = ("before", "after", "finally")
 
 
-def hold_to_rules(root: Node, problems: Problems) -> None:
-    """Note what breaks a rule of the language."""
-    _Rules(problems).playbook(root)
+def hold_to_rules(root: Node, problems: Problems, kinds: Collection[str] = ()) -> None:
+    """Note what breaks a rule of the language; `kinds` are further kinds of tasks."""
+    _Rules(problems, kinds).playbook(root)
 
 
 class _Rules:
-    def __init__(self, problems: Problems) -> None:
+    def __init__(self, problems: Problems, kinds: Collection[str]) -> None:
         self._problems = problems
+        self._kinds = {*KINDS, *kinds}
 
     def playbook(self, root: Node) -> None:
-        steps = _list(root, "workflow")
+        for kind in items_at(root, "executor", "requires", "tools"):
+            if kind.text is not None and kind.text not in self._kinds:
+                said = f"this build has no tool of kind {kind.text}, which the playbook requires"
+                hint = suggest(kind.text, self._kinds)
+                self._problems.error("kind_not_supported", said, kind.place, hint)
+        steps = items_at(root, "workflow")
         self._once("step", (step.get("step") for step in steps))
-        self._once("keychain entry", (entry.get("name") for entry in _list(root, "keychain")))
-        entries = _list(root, "workbook")
+        self._once("keychain entry", (entry.get("name") for entry in items_at(root, "keychain")))
+        entries = items_at(root, "workbook")
         self._once("workbook task", (entry.get("name") for entry in entries))
         for entry in entries:
             self._tasks(entry.get("tool"))
@@ -38,14 +45,6 @@ class _Rules:
             self._tasks(step.get("tool"))
             self._loop(step.get("loop"))
             self._admission(step.get("spec", "policy", "admit", "rules"))
-            for arc in _list(step, "next", "arcs"):
-                self._unused(arc, "spec")
-            for path in (("next", "spec"), ("spec", "policy"), ("spec", "policy", "lifecycle")):
-                holder = step.get(*path)
-                if holder is not None:
-                    self._unused(
-                        holder, {"next": "policy", "spec": "emit"}[path[0]] if len(path) == 2 else "deadline_s"
-                    )
 
     def _once(self, what: str, names: Iterable[Node | None]) -> None:
         seen: dict[str, Place] = {}
@@ -71,8 +70,6 @@ class _Rules:
             policy = task.get("spec", "policy")
             if policy is None:
                 continue
-            for key in _RESERVED:
-                self._unused(policy, key)
             for rule in self._ruled(policy.get("rules")):
                 self._then(rule, labels, is_first=index == 0)
 
@@ -162,10 +159,6 @@ class _Rules:
             said = f"cursors of kind {kind.text} are not supported by this build"
             self._problems.error("kind_not_supported", said, kind.place, "write kind: postgres")
 
-    def _unused(self, holder: Node, key: str) -> None:
-        if key in holder.mapping:
-            self._problems.warning("no_effect", f"{key} has no effect", holder.key_place(key), "remove it")
-
 
 def _keys(node: Node | None) -> set[str]:
     return set() if node is None else set(node.mapping)
@@ -176,8 +169,3 @@ def _decodes(text: str) -> bool:
         return bool(base64.b64decode(text, validate=False).decode())
     except ValueError:
         return False
-
-
-def _list(node: Node, *path: str) -> list[Node]:
-    found = node.get(*path)
-    return [] if found is None else found.items

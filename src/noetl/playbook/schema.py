@@ -24,7 +24,7 @@ from noetl.playbook.shapes import (
     Text,
     Whole,
 )
-from noetl.playbook.tool_fields import KINDS, task_record
+from noetl.playbook.tool_fields import KINDS, ONLY_READ, task_record
 
 Schema = dict[str, Any]
 
@@ -34,7 +34,7 @@ _TEMPLATE: Schema = {"type": "string", "pattern": r"\{\{|\{%"}
 def playbook_schema(kinds: Collection[str] = ()) -> Schema:
     """Return the JSON Schema (2020-12) of a playbook; `kinds` are further kinds of tasks, whose fields are not checked."""
     definitions: dict[str, Schema] = {"template": {**_TEMPLATE, "description": "Text with {{ … }} in it."}}
-    every = [*KINDS, *kinds]
+    every = list(dict.fromkeys((*KINDS, *ONLY_READ, *kinds)))
     for kind in every:
         definitions[f"{kind}_task"] = record_schema(task_record(kind), {"kind": {"const": kind}})
     definitions["task"] = {

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from noetl.errors import PlaybookInvalid, TemplateFailed
+from noetl.playbook.origins import origins_at
 from noetl.playbook.templates import CompiledValue, compile_value
 
 ScopeName = Literal["ctx", "iter", "step"]
@@ -50,7 +51,7 @@ class Names(dict[str, Any]):
         is_last = length is not None and index == length - 1
         names["iter"].update(fields, _index=index, _first=index == 0, _last=is_last)
         names["iter"][iterator] = row
-        names["loop"] = {"index": index, "first": index == 0, "last": is_last, "length": length}
+        names["loop"] = {"index": index, "first": index == 0, "last": is_last, "length": length, "done": False}
         if iterator not in RESERVED:
             names[iterator] = row
         return names
@@ -119,16 +120,17 @@ class Assignment(msgspec.Struct, frozen=True):
 CompiledSet = tuple[Assignment, ...]
 
 
-def compile_set(assignments: Mapping[str, Any], where: str) -> CompiledSet:
+def compile_set(assignments: Mapping[str, Any], where: str, origins: Any = None) -> CompiledSet:
     """Return a `set` ready to be applied often. A key without a scope belongs to `ctx`."""
-    return tuple(_assignment(key, value, f"{where}, field set") for key, value in assignments.items())
+    where = f"{where}, field set"
+    return tuple(_assignment(key, value, where, origins_at(origins, key)) for key, value in assignments.items())
 
 
-def _assignment(key: str, value: Any, where: str) -> Assignment:
+def _assignment(key: str, value: Any, where: str, origins: Any) -> Assignment:
     first, *rest = parts = str(key).split(".")
     if not all(parts):
         raise PlaybookInvalid(f"{where}: {key!r} is no path such as ctx.total")
-    compiled = compile_value(value, f"{where}.{key}")
+    compiled = compile_value(value, f"{where}.{key}", origins)
     if first in ("ctx", "iter", "step"):
         if not rest:
             raise PlaybookInvalid(f"{where}: {key!r} names a whole scope: set a value in it, such as {key}.total")

@@ -19,6 +19,7 @@ from noetl.errors import NoetlError, TemplateFailed
 from noetl.playbook.closures import Render
 from noetl.playbook.expressions import FailedAt, text_of, value_of
 from noetl.playbook.filters import resolved
+from noetl.playbook.origins import Origin, origins_at
 from noetl.playbook.sandbox import SANDBOX
 
 Path = tuple[str | int, ...]
@@ -61,15 +62,24 @@ class Template:
         self.is_expression = expression is not None
         self._render = text_of(tree) if expression is None else value_of(expression)
 
-    def render(self, names: Mapping[str, Any], where: str = "template") -> Any:
-        """Return what the template comes to with these names; `where` is said in the error if it cannot."""
-        try:
-            return self._render(names)
-        except FailedAt as failed:
-            failure = self._failure(failed, names, where)
-        raise failure
+    def render(self, names: Mapping[str, Any], where: str = "template", origin: Origin | None = None) -> Any:
+        """Return what the template comes to with these names; `where` and its line are said in the error if it cannot."""
+        return self.at(where, origin)(names)
 
-    def _failure(self, failed: FailedAt, names: Mapping[str, Any], where: str) -> NoetlError:
+    def at(self, where: str, origin: Origin | None = None) -> Render:
+        """Return the function that renders the template for one place, which is said in its errors."""
+        made_of = self._render
+
+        def render(names: Mapping[str, Any]) -> Any:
+            try:
+                return made_of(names)
+            except FailedAt as failed:
+                failure = self._failure(failed, names, where, origin)
+            raise failure
+
+        return render
+
+    def _failure(self, failed: FailedAt, names: Mapping[str, Any], where: str, origin: Origin | None) -> NoetlError:
         error, line = failed.error, failed.line
         if isinstance(error, NoetlError):
             return error  # a value that is held elsewhere could not be fetched
@@ -79,7 +89,7 @@ class Template:
             part, whole, line = self._missing(str(error), names, line)
             said = f"{part!r} is undefined" if part else "a name that is only known at run time is undefined"
             name, details = part.rpartition(".")[2], {"missing": whole}
-        place = f"in {self._excerpt(name, line)} (line {line} of the template)"
+        place = f"in {self._excerpt(name, line)} ({_line(line, origin)})"
         return TemplateFailed(f"{where}: {said} {place}", hint=None, where=where, line=line, **details)
 
     def _missing(self, name: str, names: Mapping[str, Any], line: int) -> tuple[str, str, int]:
@@ -107,6 +117,10 @@ class Template:
             found.append((name not in part.group(), not is_there, part.group()))
         text = min(found, key=lambda one: one[:2])[2] if found else self.source.split("\n")[line - 1].strip()
         return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _line(line: int, origin: Origin | None) -> str:
+    return f"line {line} of the template" if origin is None else f"line {origin.of(line)} of the playbook"
 
 
 def _reason(error: Exception) -> str:
@@ -148,29 +162,35 @@ class CompiledValue:
         self.is_constant = is_constant
 
 
-def compile_value(value: Any, where: str) -> CompiledValue:
-    """Return a value ready to be rendered often; `where` is text such as `step fetch, task get, field url`."""
+def compile_value(value: Any, where: str, origins: Any = None) -> CompiledValue:
+    """Return a value ready to be rendered often; `where` is text such as `step fetch, task get, field url`.
+
+    `origins` tell in which lines of the playbook its templates stand.
+    """
     if isinstance(value, str) and is_template(value):
         try:
-            render = compiled(value).render
+            template = compiled(value)
         except TemplateFailed as error:
             failure = TemplateFailed(f"{where}: {error.message}")
             failure.details = {**error.details, "where": where}
             raise failure from None
-        return CompiledValue(lambda names: render(names, where), is_constant=False)
+        origin = origins if isinstance(origins, Origin) else None
+        return CompiledValue(template.at(where, origin), is_constant=False)
     if isinstance(value, Mapping):
-        return _compile_mapping(value, where)
+        return _compile_mapping(value, where, origins)
     if isinstance(value, list | tuple):
-        parts = [compile_value(part, f"{where}[{index}]") for index, part in enumerate(value)]
+        parts = [
+            compile_value(part, f"{where}[{index}]", origins_at(origins, index)) for index, part in enumerate(value)
+        ]
         if not all(part.is_constant for part in parts):
             renders = [part.render for part in parts]
             return CompiledValue(lambda names: [render(names) for render in renders], is_constant=False)
     return CompiledValue(lambda _: value, is_constant=True)
 
 
-def _compile_mapping(value: Mapping[Any, Any], where: str) -> CompiledValue:
+def _compile_mapping(value: Mapping[Any, Any], where: str, origins: Any) -> CompiledValue:
     keys = {key: compile_value(key, where) for key in value}
-    parts = {key: compile_value(part, _inside(where, key)) for key, part in value.items()}
+    parts = {key: compile_value(part, _inside(where, key), origins_at(origins, key)) for key, part in value.items()}
     if all(part.is_constant for part in (*keys.values(), *parts.values())):
         return CompiledValue(lambda _: value, is_constant=True)
     if all(key.is_constant for key in keys.values()):

@@ -22,9 +22,12 @@ KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **WORK_KINDS}
 
 NOT_RUNNABLE: Final = frozenset({
     "ducklake", "playbooks", "secrets", "iterator", "container", "snowflake", "snowflake_transfer", "gcs", "gateway",
-    "agent", "mcp", "task_sequence", "cursor_worker", "rhai", "subscription", "wasm",
+    "agent", "mcp", "task_sequence", "cursor_worker", "rhai",
 })  # fmt: skip
 """Kinds of the language that this build does not have."""
+
+ONLY_READ: Final = ("subscription", "wasm")
+"""Kinds that this build reads and cannot run: a run fails at the first task of one."""
 
 
 def task_record(kind: str) -> Record:

@@ -19,6 +19,7 @@ from noetl.model.shard import SHARD_COUNT
 from noetl.model.stream import Scope
 from noetl.project.streamed import Checkpoints
 from noetl.stream.encoding import decode
+from noetl.stream.ended import ended
 from noetl.stream.port import Delivery, EventStream, Subscription
 
 log = logging.getLogger("noetl.projector")
@@ -68,7 +69,7 @@ class StreamEvents:
         """Stop reading. What was not acknowledged is given to the next reader."""
         feeds = list(self._feeds.values())
         self.hold(())
-        await asyncio.gather(*feeds, return_exceptions=True)
+        await ended(*feeds)
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[StreamEvents]:

@@ -21,6 +21,7 @@ from noetl.project.port import Failure, ProjectionStore
 from noetl.project.troubles import Troubles
 from noetl.project.upcast import Upcasters
 from noetl.project.waking import Listen, Listener, look_each_second
+from noetl.stream.ended import ended
 
 log = logging.getLogger("noetl.projector")
 
@@ -112,9 +113,7 @@ class Projector:
         hearing, self._hearing = self._hearing, None
         tasks = [*filter(None, [hearing]), *self._following.values(), *self._leaving.values()]
         self._following, self._leaving = {}, {}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*tasks)
         if hearing is not None:
             log.info("projector stopped", extra={"action": "projector.stopped"})
 

@@ -148,9 +148,9 @@ FAILURE: Final = "SELECT failure FROM noetl.projection_checkpoint WHERE shard = 
 SET_FAILURE: Final = "UPDATE noetl.projection_checkpoint SET failure = $2::json WHERE shard = $1"
 
 SHARDS: Final = """
-    SELECT c.shard, c.position, c.updated_at, c.failure,
-           (SELECT count(*) FROM noetl.projection AS p WHERE p.shard = c.shard) AS rows
-    FROM noetl.projection_checkpoint AS c ORDER BY c.shard"""
+    SELECT c.shard, c.position, c.updated_at, c.failure, coalesce(p.rows, 0) AS rows
+    FROM noetl.projection_checkpoint AS c
+    LEFT JOIN (SELECT shard, count(*) AS rows FROM noetl.projection GROUP BY shard) AS p USING (shard) ORDER BY c.shard"""
 
 SCOPES: Final = "SELECT DISTINCT tenant_id, organization_id FROM noetl.projection"
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from noetl.errors import InputError, NotFound
+from noetl.errors import EventsWait, InputError, NotFound
 from noetl.ledger.archive.rows import archive_rows
 from noetl.ledger.database import Database
 from noetl.model.event import is_utc, parse_time
@@ -70,6 +70,7 @@ class AsOf(msgspec.Struct, frozen=True, kw_only=True):
 HEAD: Final = AsOf()
 
 _SPAN = "SELECT min(position) AS first, max(position) AS last FROM noetl.event WHERE execution_id = $1 AND shard = $2"
+_WAITS = "SELECT EXISTS (SELECT FROM noetl.pending_event WHERE execution_id = $1)"
 _BY_TIME = (
     "SELECT position FROM noetl.event WHERE execution_id = $1 AND shard = $2 AND ingest_time <= $3"
     " ORDER BY position DESC LIMIT 1"
@@ -100,6 +101,11 @@ async def resolve_execution(
             span = await connection.fetchrow(_SPAN, execution_id, shard)
             if span is not None and span["last"] is not None:
                 return await _by_rows(connection, execution_id, shard, as_of, span["last"])
+            if await connection.fetchval(_WAITS, execution_id):
+                raise EventsWait(
+                    f"execution {execution_id} is accepted, and none of its events is in the ledger yet",
+                    hint="try again in a moment; `noetl stream status` shows how far the materializer is",
+                )
     return await _by_events(history, scope, execution_id, shard, as_of)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from noetl.errors import NoetlError
-from noetl.model.payload_ref import PayloadRef
+from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.model.stream import Scope
 from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, decode_table
 from noetl.payloads.port import PayloadStore
@@ -54,10 +54,10 @@ async def _resolved(payloads: PayloadStore, scope: Scope, ref: PayloadRef) -> di
     if ref.rows is not None:
         about["rows"] = ref.rows
     try:
-        if ref.media_type not in (JSON, ARROW_STREAM) or ref.bytes > LARGEST:
+        if ref.media_type not in (JSON, FRAMES, ARROW_STREAM) or ref.bytes > LARGEST:
             await payloads.check(scope, ref)
             return about
-        if ref.media_type == JSON:
+        if ref.media_type in (JSON, FRAMES):
             return {**about, "value": decode_json(await payloads.fetch(scope, ref))}
         table = decode_table(await payloads.view(scope, ref))
         return {**about, "value": table.slice(0, 1000).to_pylist()}

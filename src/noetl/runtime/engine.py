@@ -20,13 +20,15 @@ from noetl.payloads.consumers import for_consumer
 from noetl.plan.planned import FrameDefaults, LoopDefaults
 from noetl.project.garbage import seldom_searched
 from noetl.runtime.frames_on_spark import frame_pool
+from noetl.runtime.hints import open_hints
 from noetl.runtime.locality import patience_of, process_locator, wish_of
-from noetl.runtime.metered import MeteredPayloads
-from noetl.runtime.nudging import open_nudging
+from noetl.runtime.nudging import nudging
 from noetl.runtime.secrets import LocalSecrets
 from noetl.runtime.settings import FramePolicy, FramePolicyDefaults
 from noetl.runtime.telemetry import Metrics
 from noetl.runtime.wiring import Runtime
+from noetl.stream.ended import ended
+from noetl.stream.hints import Hints
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +48,6 @@ async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics |
     """Give the engine of this process, with its reaper running, for the time of the block; `metrics` count its work."""
     payloads = for_consumer(runtime.payloads, role)
     if metrics is not None:
-        payloads = MeteredPayloads(payloads, metrics)
         runtime.ledger.on_transition = metrics.observe
     engine = Engine(
         runtime.database,
@@ -60,15 +61,30 @@ async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics |
         defaults=_defaults(runtime.settings.frame_policy_defaults),
     )
     if metrics is not None:
-        metrics.watch_republished(lambda: engine.reaper.republished)
+        metrics.watch_reaper(engine.reaper)
         metrics.watch_pool("workers", runtime.database.in_use)
     engine.reaper.start()
     try:
         with seldom_searched(GARBAGE_LOOK):
-            async with open_nudging(runtime.settings, engine.work):
+            async with open_hints(runtime.settings) as hints, _hinting(engine, hints):
                 yield engine
     finally:
         await engine.close()
+
+
+@asynccontextmanager
+async def _hinting(engine: Engine, hints: Hints | None) -> AsyncIterator[None]:
+    """Let others know at once that work waits here, and how far loops are, where there are hints."""
+    if hints is None:
+        yield
+        return
+    engine.so_far.hints = hints
+    writing = asyncio.get_running_loop().create_task(engine.so_far.run(), name="noetl-loops-so-far")
+    try:
+        async with nudging(engine.work, hints):
+            yield
+    finally:
+        await ended(writing)
 
 
 def _defaults(given: FramePolicyDefaults) -> LoopDefaults:
@@ -105,6 +121,7 @@ async def open_worker(
         secrets=secrets,
         store=for_consumer(runtime.payloads, "worker"),
         resources=resources,
+        inline_bytes=runtime.settings.payload_store.threshold_bytes,
     )
     worker = Worker(
         name or f"{producer_of(runtime, 'worker')}/{socket.gethostname()}",
@@ -113,6 +130,7 @@ async def open_worker(
         slots=slots,
         on_rows=on_rows,
         wish=wish_of(runtime.settings),
+        most_loops=runtime.settings.runtime.scheduler.max_inflight_frames_per_worker,
     )
     running = asyncio.get_running_loop().create_task(worker.run(), name="noetl-worker")
     renewing = asyncio.get_running_loop().create_task(_renew(secrets), name="noetl-keychain")

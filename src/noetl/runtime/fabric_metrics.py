@@ -44,10 +44,13 @@ class FabricMetrics(Collector):
             for tier in TIERS:
                 ratio.add_metric([consumer, tier], told.ratio(consumer, [tier]))
         yield ratio
-        written = CounterMetricFamily("tier_written_bytes", "Bytes that a tier took.", labels=["tier"])
+        moved = CounterMetricFamily(
+            "noetl_payload_bytes", "Payload bytes that a tier served and took.", labels=["tier", "direction"]
+        )
         for tier in TIERS:
-            written.add_metric([tier], told.written.get(tier, 0))
-        yield written
+            moved.add_metric([tier, "read"], told.read_bytes.get(tier, 0))
+            moved.add_metric([tier, "written"], told.written.get(tier, 0))
+        yield moved
         passed = CounterMetricFamily(
             "tier_passed", "Times a tier was passed over, by reason.", labels=["tier", "reason"]
         )

@@ -30,7 +30,10 @@ def node_status(settings: Settings) -> dict[str, Any]:
         "tier15_regions": len(fabric.node.regions()) if fabric.node is not None else 0,
         "tier15_budget_exhaustion_total": told.exhausted,
         "tier_hits_total": {tier: sum(served.get(tier, 0) for served in told.reads.values()) for tier in TIERS},
-        "tier_written_bytes_total": {tier: told.written.get(tier, 0) for tier in TIERS},
+        "noetl_payload_bytes_total": {
+            "read": {tier: told.read_bytes.get(tier, 0) for tier in TIERS},
+            "written": {tier: told.written.get(tier, 0) for tier in TIERS},
+        },
         "tier_passed_total": told.passed,
         "consumers": [_consumer(told, name) for name in sorted(told.reads)],
     }

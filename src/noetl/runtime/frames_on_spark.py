@@ -135,10 +135,11 @@ class OnExecutor:
         return engine.dispatch(self._scope), LocalSecrets(self._settings, database, self._scope)
 
     async def _remote(self, stack: AsyncExitStack) -> tuple[Dispatch, Any]:
-        from noetl.runtime.remote_worker import RemoteSecrets, ServerApi
+        from noetl.runtime.remote_secrets import RemoteSecrets
+        from noetl.runtime.server_api import ServerApi
 
         api = await stack.enter_async_context(ServerApi(self._reach["url"], self._token()))
-        return self._remote_dispatch(stack), RemoteSecrets(api)
+        return self._remote_dispatch(stack), RemoteSecrets(api, self._settings.key_directory)
 
     def _remote_dispatch(self, stack: AsyncExitStack) -> RemoteDispatch:
         from noetl.dispatch.remote import RemoteDispatch

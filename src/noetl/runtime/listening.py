@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import resource
 import socket
 from collections.abc import Callable, Generator
+from typing import Final
 
 import uvicorn
 
 from noetl.errors import ConfigError, Unavailable
+
+CONNECTIONS: Final = 65_536
+"""So many files are open at most, however many the system would allow."""
 
 
 class QuietServer(uvicorn.Server):
@@ -58,6 +63,18 @@ def bound(host: str, port: int) -> socket.socket:
         ) from problem
     made.setblocking(False)  # noqa: FBT003 - the standard library takes it so
     return made
+
+
+def allow_many_connections() -> None:
+    """Raise how many files this process may have open to what the system lets it: each connection is one of them.
+
+    Shells begin with 1,024 of them by custom, which as many clients at once would use up.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, CONNECTIONS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # a system may allow less than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def shown_url(host: str, port: int) -> str:

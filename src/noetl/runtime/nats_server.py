@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -17,9 +18,13 @@ from pathlib import Path
 import orjson
 
 from noetl.errors import Unavailable, Unsupported
+from noetl.runtime.listening import bound
 from noetl.runtime.processes import processes
 
 _ADDRESS = "127.0.0.1"
+ANY_PORT = -1
+"""Lets the server find a free port."""
+_FREE_SECONDS = 1.0
 _START_SECONDS = 20.0
 _STOP_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
@@ -28,7 +33,7 @@ _LOOK_SECONDS = 0.01
 class NatsServer:
     """One server process. Stopped and started again on the same directory it has its streams and its port back."""
 
-    def __init__(self, directory: Path, *, port: int = -1, sync_always: bool = False) -> None:
+    def __init__(self, directory: Path, *, port: int = ANY_PORT, sync_always: bool = False) -> None:
         self._directory = directory
         self._port = port
         self._sync_always = sync_always
@@ -48,6 +53,7 @@ class NatsServer:
         """Start the server and return once it takes connections."""
         self._directory.mkdir(parents=True, exist_ok=True)
         await self._end_left_behind()
+        await self._find_port_free()
         ports = self._directory / "ports"
         shutil.rmtree(ports, ignore_errors=True)
         ports.mkdir()
@@ -103,6 +109,19 @@ class NatsServer:
                     os.kill(pid, signal.SIGKILL)
                     await asyncio.sleep(_LOOK_SECONDS)
 
+    async def _find_port_free(self) -> None:
+        """Say in a line that somebody has the port; one who was just killed may have it for a moment."""
+        deadline = time.monotonic() + _FREE_SECONDS
+        while self._port != ANY_PORT:
+            try:
+                bound(_ADDRESS, self._port).close()
+            except Unavailable:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(_LOOK_SECONDS)
+            else:
+                return
+
     def _config(self, ports: Path) -> str:
         return "\n".join(
             (
@@ -133,7 +152,9 @@ class NatsServer:
 
 
 @asynccontextmanager
-async def running_nats(directory: Path, *, port: int = -1, sync_always: bool = False) -> AsyncIterator[NatsServer]:
+async def running_nats(
+    directory: Path, *, port: int = ANY_PORT, sync_always: bool = False
+) -> AsyncIterator[NatsServer]:
     """Run a server with its streams in `directory` until the block ends."""
     server = NatsServer(directory, port=port, sync_always=sync_always)
     await server.start()

@@ -9,7 +9,7 @@ import logging
 from contextlib import AsyncExitStack
 
 from noetl.errors import Unavailable
-from noetl.ledger.database import Database
+from noetl.ledger.database import Database, Role
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.postgres import PostgresProjectionStore
 from noetl.project.result_refs import Locate
@@ -21,9 +21,14 @@ _log = logging.getLogger(__name__)
 
 
 async def open_stores(
-    settings: Settings, database: Database, folds: FoldRegistry, locate: Locate, stack: AsyncExitStack
+    settings: Settings,
+    database: Database,
+    folds: FoldRegistry,
+    locate: Locate,
+    stack: AsyncExitStack,
+    only: Role | None = None,
 ) -> StoredByType:
-    """Return the stores with the folds of each; they are closed with the stack."""
+    """Return the stores with the folds of each; they are closed with the stack. `only` is the role of the process."""
     named = {name: store for name, store in settings.projection_stores.items() if store.connection.dsn is not None}
     wanted = {name: settings.projection_stores[name].projections for name in (DEFAULT, *named)}
     held = by_store(folds, wanted)
@@ -34,11 +39,14 @@ async def open_stores(
         assert store.connection.dsn is not None
         own = Database(
             store.connection.dsn.get_secret_value(),
+            pool_min=settings.database.pool_min,
+            only=only,
             pool_max=settings.database.pool_max,
             idle_in_transaction_seconds=settings.database.idle_in_transaction_seconds,
         )
         stack.push_async_callback(own.close)
-        await _check(name, own)
+        if only in (None, "projector"):
+            await _check(name, own)
         lines.append(StoreLine(name, PostgresProjectionStore(own, None), held[name]))
     return StoredByType(lines)
 

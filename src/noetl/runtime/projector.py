@@ -15,6 +15,7 @@ import asyncpg
 
 from noetl.errors import ConfigError, NoetlError
 from noetl.ledger.database import Database
+from noetl.ledger.shard_leases import living
 from noetl.model.mark import Mark
 from noetl.project.from_stream import StreamEvents
 from noetl.project.garbage import seldom_searched
@@ -42,11 +43,6 @@ _log = logging.getLogger(__name__)
 PATIENCE_SECONDS = 10.0
 """How long a command waits for projectors to come as far as the ledger."""
 _LOOK_SECONDS = 0.05
-
-_LIVING = """
-SELECT EXISTS (SELECT FROM noetl.shard_holder
-               WHERE role = 'projector' AND heartbeat_at > clock_timestamp() - make_interval(secs => $1))
-"""
 
 Told = Callable[[str, frozenset[int]], None]
 """Is told the name of a store and the shards of it that this process has."""
@@ -167,8 +163,7 @@ async def _stand_in(runtime: Runtime, line: StoreLine, projector: Projector) -> 
 
 async def projectors_live(database: Database, lease_seconds: float) -> bool:
     """Tell whether a projector of its own has said within its lease that it is there."""
-    async with database.transaction(None) as connection:
-        return bool(await connection.fetchval(_LIVING, lease_seconds))
+    return bool(await living(database, "projector", lease_seconds))
 
 
 async def catch_up(runtime: Runtime, upto: Mark | None = None) -> None:

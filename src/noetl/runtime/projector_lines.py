@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import asyncpg
 
@@ -19,6 +20,7 @@ from noetl.project.projector import Projector
 from noetl.project.stores import DEFAULT, StoreLine
 from noetl.project.streamed import StreamWaking, durable_of
 from noetl.project.troubles import Troubles
+from noetl.runtime.hints import shards_moved
 from noetl.runtime.settings import Settings
 from noetl.runtime.streams import mirrors, open_stream
 from noetl.runtime.wiring import Runtime
@@ -41,7 +43,10 @@ def line_leases(runtime: Runtime, line: StoreLine) -> ShardLeases:
     """Return this process's leases on shards of a store."""
     lease = runtime.settings.projections.lease_seconds
     name = projector_name(runtime.settings)
-    return ShardLeases(line.database, "projector", name, lease_seconds=lease, every_seconds=lease / RENEWALS)
+    return ShardLeases(
+        line.database, "projector", name, lease_seconds=lease, every_seconds=lease / RENEWALS,
+        neighbours=partial(shards_moved, runtime.settings, f"projector/{line.name}"),
+    )  # fmt: skip
 
 
 @asynccontextmanager
@@ -103,6 +108,11 @@ async def _once_there(projector: Projector, leases: ShardLeases, changed: Told) 
             return
 
 
+def line_durable(projector: str, line: StoreLine) -> str:
+    """Return the durable reader by which the stream wakes a projector for a store."""
+    return durable_of(projector if line.name == DEFAULT else f"{projector}-{line.name}")
+
+
 @asynccontextmanager
 async def _waking(runtime: Runtime, line: StoreLine) -> AsyncIterator[StreamWaking | None]:
     """Let the stream wake the projector where events are mirrored to one."""
@@ -110,9 +120,8 @@ async def _waking(runtime: Runtime, line: StoreLine) -> AsyncIterator[StreamWaki
     if not mirrors(settings):
         yield None
         return
-    own = projector_name(settings) if line.name == DEFAULT else f"{projector_name(settings)}-{line.name}"
     async with open_stream(settings, runtime.database, "events") as stream:
-        yield StreamWaking(stream, durable_of(own), line.store.checkpoints, runtime.listen)
+        yield StreamWaking(stream, line_durable(projector_name(settings), line), line.store.checkpoints, runtime.listen)
 
 
 @asynccontextmanager

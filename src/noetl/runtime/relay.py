@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from noetl.errors import ConfigError
 from noetl.ledger.notifier import listening
 from noetl.ledger.shard_leases import ShardLeases, ShardRole
+from noetl.runtime.hints import shards_moved
 from noetl.runtime.settings import Settings
 from noetl.runtime.streams import mirrors, open_stream
 from noetl.runtime.wiring import Runtime
@@ -49,9 +51,7 @@ async def open_relay(
     """Relay a fair share of the shards for the time of the block; gives the task that ends early only when it breaks."""
     check_relayed(runtime.settings)
     async with AsyncExitStack() as stack:
-        writes = None
-        if runtime.settings.event_store.write_path == "stream" or await runtime.ledger.way.look() != "ledger":
-            writes = await stack.enter_async_context(open_stream(runtime.settings, runtime.database, "writes"))
+        writes = await stack.enter_async_context(open_stream(runtime.settings, runtime.database, "writes"))
         stream = await stack.enter_async_context(open_stream(runtime.settings, runtime.database, "events"))
         yield await stack.enter_async_context(relaying(runtime, stream, meter=meter, told=told, writes=writes))
 
@@ -86,7 +86,10 @@ async def relaying(
 def shard_leases(runtime: Runtime, role: ShardRole, holder: str) -> ShardLeases:
     """Return what holds shards for this process in a role, as the settings say."""
     lease = runtime.settings.event_store.lease_seconds
-    return ShardLeases(runtime.database, role, holder, lease_seconds=lease, every_seconds=lease / RENEWALS)
+    return ShardLeases(
+        runtime.database, role, holder, lease_seconds=lease, every_seconds=lease / RENEWALS,
+        neighbours=partial(shards_moved, runtime.settings, role),
+    )  # fmt: skip
 
 
 async def rebuild(runtime: Runtime, progress: Progress = lambda done, total: None) -> Rebuilt:

@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
-from urllib.parse import quote
 
-import aiohttp
-
-from noetl.credentials.credential_types import shown_fields
-from noetl.credentials.redact import Redactor
-from noetl.credentials.secret import Secret, guarded, secrets_in
-from noetl.dispatch.grants import CommandGrant
+from noetl.credentials.secret import Secret
 from noetl.dispatch.remote import RemoteDispatch
 from noetl.dispatch.tasks.remote import RemoteTasks
-from noetl.errors import Denied, NoetlError, NotFound, Unavailable
+from noetl.errors import NoetlError
 from noetl.execute.resources import WorkerResources
 from noetl.execute.services import Services
-from noetl.execute.tools.port import Credential
 from noetl.execute.tools.registry import known_kinds, load_tools
 from noetl.execute.worker import Worker
 from noetl.model.stream import Scope
 from noetl.payloads.consumers import for_consumer
-from noetl.playbook.model import Playbook
+from noetl.runtime.awaited_server import Waiting
 from noetl.runtime.frames_on_spark import frame_pool
 from noetl.runtime.locality import remote_name, wish_of
 from noetl.runtime.pipelines import task_worker
+from noetl.runtime.remote_secrets import RemoteSecrets
+from noetl.runtime.server_api import ServerApi
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import open_payloads
-
-_log = logging.getLogger(__name__)
-
-_SECONDS = 30.0
 
 
 @asynccontextmanager
@@ -42,12 +31,14 @@ async def open_remote_worker(
     settings: Settings,
     url: str,
     token: Secret | None,
+    waiting: Waiting,
     *,
     slots: int,
     watch: Callable[[Worker], None] = lambda worker: None,
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Run a worker for a server for the time of the block, and finish at its end what it has begun.
 
+    A server that does not answer yet is waited for before the block begins; one that goes away later, too, without an end.
     The task that is given ends only when something in the worker itself is broken. `watch` is shown the worker.
     """
     scope = Scope(settings.runtime.tenant_id, settings.runtime.organization_id)
@@ -60,14 +51,19 @@ async def open_remote_worker(
             scope=scope,
             tools=load_tools({"python": {"cache": settings.cache_directory / "python"}, "spark": {"queries": spark}}),
             lanes=spark,
-            secrets=RemoteSecrets(api),
+            secrets=RemoteSecrets(api, settings.key_directory),
             store=for_consumer(open_payloads(settings), "worker"),
             resources=resources,
+            inline_bytes=settings.payload_store.threshold_bytes,
         )
-        worker = Worker(name, dispatch, services, slots=slots, wish=wish_of(settings))
+        most = settings.runtime.scheduler.max_inflight_frames_per_worker
+        worker = Worker(name, dispatch, services, slots=slots, wish=wish_of(settings), most_loops=most)
         watch(worker)
         try:
-            async with _registered(api, settings, name, slots), _tasks(settings, scope, url, token, name, services):
+            async with (
+                _registered(api, waiting, settings, name, slots),
+                _tasks(settings, scope, url, token, name, services),
+            ):
                 running = asyncio.get_running_loop().create_task(worker.run(), name="noetl-worker")
                 try:
                     yield running
@@ -103,91 +99,33 @@ async def _tasks(
         await tasks.close()
 
 
-class RemoteSecrets:
-    """The secrets of the token's organization, asked of the server; what was handed out is known to the redactor."""
-
-    def __init__(self, api: ServerApi) -> None:
-        self._api = api
-        self.redaction = Redactor()
-
-    @property
-    def credentials(self) -> RemoteSecrets:
-        """Itself: it knows credentials by name."""
-        return self
-
-    async def credential(self, name: str) -> Credential:
-        """Return a credential by name."""
-        found = await self._api.ask("GET", f"/api/credentials/{quote(name, safe='')}?include_data=true")
-        credential = Credential(found["name"], found["type"], found["data"])
-        self.redaction.add(*secrets_in(guarded(credential.data, shown_fields(credential.type))))
-        return credential
-
-    async def keychain(self, grant: CommandGrant, playbook: Playbook, names: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Have the server resolve a playbook's keychain; the values are redacted from everything that leaves here."""
-        if not playbook.keychain:
-            return {}
-        lease = {
-            "execution_id": str(grant.execution_id),
-            "command_id": grant.command_id,
-            "attempt": grant.attempt,
-            "token": grant.token,
-        }
-        found = await self._api.ask("POST", "/api/commands/keychain", {"lease": lease})
-        self.redaction.add(*found["secrets"])
-        keychain: Mapping[str, Any] = found["keychain"]
-        return keychain
-
-
-class ServerApi:
-    """Plain calls of a server's API."""
-
-    def __init__(self, url: str, token: Secret | None) -> None:
-        self._url = url.rstrip("/")
-        headers = {} if token is None else {"Authorization": f"Bearer {token.reveal()}"}
-        self._session = aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=_SECONDS))
-
-    async def __aenter__(self) -> ServerApi:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
-
-    async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the JSON of an answer."""
-        try:
-            async with self._session.request(method, self._url + path, json=body) as response:
-                answer = None if response.status == 204 else await response.json(content_type=None)
-                status = response.status
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as problem:
-            raise Unavailable(
-                f"the server at {self._url} does not answer: {problem or type(problem).__name__}",
-                hint="is the address right, and does `noetl server` run there?",
-            ) from None
-        if status < 400:
-            return answer
-        words = str((answer or {}).get("detail") or f"{method} {path} was answered with status {status}")
-        hint = (answer or {}).get("hint")
-        if status in (401, 403):
-            raise Denied(words, hint=hint)
-        raise NotFound(words, hint=hint) if status == 404 else Unavailable(words, hint=hint)
-
-
 @asynccontextmanager
-async def _registered(api: ServerApi, settings: Settings, name: str, slots: int) -> AsyncIterator[None]:
+async def _registered(
+    api: ServerApi, waiting: Waiting, settings: Settings, name: str, slots: int
+) -> AsyncIterator[None]:
     """Show the worker among the server's workers; a server that refuses it at the start is told about at once."""
     own = settings.worker
     labels = {"node": settings.runtime.node_id}
     body = {"worker_id": name, "pool": own.pool, "slots": slots, "labels": labels}
 
+    async def here() -> None:
+        await api.ask("POST", "/api/worker/pool/register", body)
+
     async def beat() -> None:
+        away = False
         while True:
             await asyncio.sleep(own.register_seconds)
             try:
-                await api.ask("POST", "/api/worker/pool/register", body)
+                await here()
+                if away:
+                    waiting.tell("the server answers again")
+                away = False
             except NoetlError as problem:
-                _log.warning("the worker could not say that it is there: %s", problem.message)
+                if not away:
+                    waiting.tell(f"going on asking: {problem.message}")
+                away = True
 
-    await api.ask("POST", "/api/worker/pool/register", body)
+    await waiting.until_answered(here)
     beating = asyncio.get_running_loop().create_task(beat(), name="noetl-worker-row")
     try:
         yield

@@ -19,6 +19,7 @@ from noetl import __version__
 from noetl.errors import NoetlError
 from noetl.model.shard import SHARD_COUNT
 from noetl.project.streamed import durable_of
+from noetl.runtime.fabric_metrics import FabricMetrics
 from noetl.runtime.projection_store_metrics import StoreMetrics
 from noetl.runtime.projector import projector_name
 from noetl.runtime.projector_metrics import ProjectedCounts, ProjectionMetrics, projection_lags
@@ -27,7 +28,7 @@ from noetl.runtime.role_endpoint import open_endpoint
 from noetl.runtime.streams import mirrors, open_stream, stream_name
 from noetl.runtime.wiring import Runtime
 from noetl.runtime.worker_metrics import WorkerMetrics
-from noetl.runtime.write_path_metrics import MaterializerMetrics, ShadowMetrics
+from noetl.runtime.write_path_metrics import MaterializerMetrics, ShadowMetrics, open_waiting
 
 READ_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 5.0
@@ -54,10 +55,11 @@ class RoleMetrics:
         self._held = Gauge(
             "noetl_shards_held", "Shards that this process holds, by role.", ["role"], registry=self.registry
         ).labels(role)
-        self._unread = Counter(
+        self._failures = Counter(
             "noetl_backlog_read_failures", "Times the backlog could not be read from database or stream.",
             registry=self.registry,
         )  # fmt: skip
+        FabricMetrics(self.registry)
 
     def hold(self, shards: Collection[int]) -> None:
         """Show how many shards this process has."""
@@ -82,7 +84,11 @@ class RoleMetrics:
                 await read()
         except (NoetlError, TimeoutError):
             # The other metrics are worth having even then, and this counter says that these are old.
-            self._unread.inc()
+            self.unread()
+
+    def unread(self) -> None:
+        """Count that something could not be read."""
+        self._failures.inc()
 
 
 class ReaderLag:
@@ -171,17 +177,22 @@ async def open_materializer_metrics(
     writing = MaterializerMetrics(metrics.registry)
     compared = ShadowMetrics(metrics.registry)
 
-    async def read() -> None:
-        async with runtime.database.transaction(None, "materializer") as connection:
-            await writing.read(connection)
-            await compared.read(connection)
-
-    metrics.read_with(read)
     word = "shadow" if shadow else "materializer"
     async with (
+        open_waiting(runtime) as waiting,
         _reader_lag(runtime, metrics, "events" if shadow else "writes", lambda shard: f"{word}-{shard}"),
         open_endpoint(runtime.settings, "materializer", metrics, said),
     ):
+
+        async def read() -> None:
+            async with runtime.database.transaction(None, "materializer") as connection:
+                await compared.read(connection)
+            found = await waiting()
+            writing.show_waiting(found)
+            if found.stale:
+                metrics.unread()
+
+        metrics.read_with(read)
         yield metrics, writing
 
 

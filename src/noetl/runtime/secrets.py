@@ -64,9 +64,9 @@ class LocalSecrets:
         """Resolve a playbook's keychain; what may not be shown is still a secret."""
         use = KeychainUse(self._scope, playbook.path, grant.execution_id)
 
-        def render(value: Any, before: Mapping[str, Any]) -> Any:
+        def render(value: Any, before: Mapping[str, Any], where: str, origins: Any) -> Any:
             found = {**names, "keychain": revealed(before)}
-            return compile_value(value, f"{playbook.path}, field keychain").render(found)
+            return compile_value(value, f"playbook {playbook.path}, {where}", origins).render(found)
 
         keychain = self._open()[1]
         found: Mapping[str, Any] = await keychain.resolve(use, playbook.keychain, render)

@@ -95,10 +95,21 @@ class Stopping:
         self._asked = asyncio.Event()
         self.broken = False
         """Whether the role ends because a part of it did."""
+        self.idle = False
+        """Whether nothing is under way yet that the first signal could cut short."""
 
     def ask(self) -> None:
         """End the role in the ordinary way."""
         self._asked.set()
+
+    @contextmanager
+    def nothing_begun(self) -> Iterator[None]:
+        """Let the first signal end the role at once while the block runs, as whole as after its work."""
+        self.idle = True
+        try:
+            yield
+        finally:
+            self.idle = False
 
     def give_up(self) -> None:
         """End the role because a part of it is broken."""
@@ -126,7 +137,7 @@ async def serve_until_stopped(start: Role, *, tell: Callable[[str], None]) -> bo
     sentence whenever a signal arrives.
     """
     stopping = Stopping()
-    stands = cut = False
+    stands = cut = whole = False
 
     async def serve() -> None:
         nonlocal stands
@@ -138,11 +149,12 @@ async def serve_until_stopped(start: Role, *, tell: Callable[[str], None]) -> bo
     running = loop.create_task(serve(), name="noetl-role")
 
     def on_signal(received: signal.Signals) -> None:
-        nonlocal cut
+        nonlocal cut, whole
         if stands and not stopping.asked:
             tell(f"{received.name}: finishing what is under way; once more stops at once")
             stopping.ask()
             return
+        whole = whole or stopping.idle
         tell(f"{received.name}: stopping at once")
         if not cut:
             cut = True
@@ -160,7 +172,7 @@ async def serve_until_stopped(start: Role, *, tell: Callable[[str], None]) -> bo
         except asyncio.CancelledError:
             if not cut:
                 raise
-    return not cut and not stopping.broken
+    return (whole or not cut) and not stopping.broken
 
 
 @contextmanager

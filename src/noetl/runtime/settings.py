@@ -44,7 +44,11 @@ class Scheduler(Section):
         default="any",
         description="The farthest from its inputs that a worker of this process takes work; what no worker takes waits.",
     )
-    max_inflight_frames_per_worker: Count = Field(default=4, description="Frames one worker may hold at a time.")
+    max_inflight_frames_per_worker: Count | None = Field(
+        default=None,
+        description="Frames one worker may hold at a time, so that loops leave some of its slots to other work; null: as many "
+        "as it has slots.",
+    )
 
 
 class Runtime(Section):
@@ -92,8 +96,12 @@ class Database(Section):
         default=None,
         description="Connection of the role that owns the schema; only migrations and partition upkeep use it.",
     )
-    pool_min: Amount = Field(default=1, description="Connections each process keeps open.")
-    pool_max: Count = Field(default=10, description="Connections each process may open.")
+    pool_min: Amount = Field(
+        default=0,
+        description="Connections that each pool of a process keeps open even when nothing uses them, so that work need not "
+        "wait for them.",
+    )
+    pool_max: Count = Field(default=10, description="Connections that each pool of a process may open.")
     idle_in_transaction_seconds: float = Field(
         default=5.0,
         gt=0,

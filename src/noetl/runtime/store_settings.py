@@ -53,9 +53,6 @@ class Replay(Section):
 
     snapshot_interval_events: Count = Field(default=10_000, description="Events of an execution between two snapshots.")
     checksum_algorithm: Literal["blake3"] = Field(default="blake3", description="Checksum of folded state.")
-    require_projection_parity: bool = Field(
-        default=True, description="Whether a replay that differs from the live projection is a failure."
-    )
 
 
 class Retention(Section):
@@ -101,10 +98,7 @@ class SchemaRegistry(Section):
     """Where event schemas come from."""
 
     backend: Annotated[Literal["file"], Planned("db", "external")] = Field(
-        default="file", description="Kind of registry."
-    )
-    path: Location | None = Field(
-        default=None, description="Directory of schemas; null uses those that come with NoETL."
+        default="file", description="Kind of registry: the files that come with NoETL."
     )
 
 
@@ -197,7 +191,10 @@ class PayloadStore(Section):
     )
     connection: PayloadConnection = PayloadConnection()
     threshold_bytes: Amount = Field(
-        default=INLINE_LIMIT, le=INLINE_LIMIT, description="Values up to this size stay inline in their event."
+        default=INLINE_LIMIT,
+        le=INLINE_LIMIT,
+        description="Results of steps up to this size stay inline in their event; `output.inline_max_bytes` of a task can "
+        "only lower it.",
     )
     content_addressing: Literal["sha256"] = Field(default="sha256", description="Digest that names an object.")
     encryption_at_rest: bool = Field(default=False, description="Whether objects are encrypted with the tenant's key.")

@@ -8,7 +8,6 @@ from typing import Final, Literal
 
 from noetl.errors import ConfigError
 from noetl.ledger.database import Database
-from noetl.runtime.setting_types import SecretUrl
 from noetl.runtime.settings import Settings
 from noetl.stream.nats import NatsStream, StreamLimits
 from noetl.stream.nats_connection import NatsConnection
@@ -29,14 +28,6 @@ def stream_name(settings: Settings, name: Literal["events", "writes", "hints"]) 
     return f"{settings.event_store.connection.stream_prefix.replace('.', '-')}_{name}"
 
 
-def at_nats(settings: Settings, url: str) -> Settings:
-    """Return the settings with events mirrored to this server."""
-    told = settings.event_store
-    connection = told.connection.model_copy(update={"url": SecretUrl(url)})
-    store = told.model_copy(update={"distribution_backend": "nats-jetstream", "connection": connection})
-    return settings.model_copy(update={"event_store": store})
-
-
 @asynccontextmanager
 async def open_stream(
     settings: Settings, database: Database, name: Literal["events", "writes"]
@@ -48,7 +39,7 @@ async def open_stream(
         if name == "writes":
             raise ConfigError(
                 "writes would go through a stream of NATS, and the settings name no such server",
-                hint="set event_store.distribution_backend to nats-jetstream, with its connection.url",
+                hint="set event_store.distribution_backend to nats-jetstream, with its connection.url, or start `noetl dev --nats`",
             )
         yield PostgresStream(database)
         return

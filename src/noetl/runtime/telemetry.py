@@ -10,9 +10,8 @@ import asyncio
 import math
 import time
 from collections import Counter as Bag
-from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Literal, get_args
+from typing import Protocol, get_args
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, Metric
@@ -22,27 +21,19 @@ from noetl.catalog.job_states import JobLife, serving_lives
 from noetl.errors import NoetlError
 from noetl.ledger.database import Database
 from noetl.ledger.transition import Transition
-from noetl.model.catalogue import ENDING
-from noetl.model.event import Draft
 from noetl.project.stores import StoredByType
 from noetl.runtime.alert_metrics import OPEN, AlertMetrics
 from noetl.runtime.fabric_metrics import FabricMetrics
 from noetl.runtime.projection_store_metrics import StoreMetrics
-from noetl.runtime.projector_metrics import ProjectionMetrics, projection_lags
+from noetl.runtime.projector_metrics import ProjectedCounts, ProjectionMetrics, projection_lags
 from noetl.runtime.relay_metrics import RelayMetrics
 from noetl.runtime.schedules_metrics import STANDING, ScheduleMetrics
-from noetl.runtime.write_path_metrics import WritePathMetrics, read_waiting
+from noetl.runtime.work_metrics import StageKind, WorkMetrics
+from noetl.runtime.write_path_metrics import ReadWaiting, WritePathMetrics
 
-StageKind = Literal["loop", "fanout", "reduce"]
-Direction = Literal["read", "written"]
-EndStatus = Literal["COMPLETED", "FAILED", "CANCELLED"]
-
-TIERS = ("memory", "ipc", "disk", "object")
 POOLS = ("readers", "workers")
 BACKLOG_SECONDS = 1.0
 STATES_SECONDS = 15.0
-WINDOW_SECONDS = 300.0
-_WINDOW_FRAMES = 5_000
 _HTTP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 _BACKLOG = """
@@ -58,14 +49,6 @@ SELECT s.kind, sum(
 FROM noetl.stage AS s GROUP BY s.kind
 """
 _COMMANDS = "SELECT count(*) FROM noetl.command WHERE status = 'PENDING' AND available_at <= now()"
-
-
-_FRAME_ENDS = frozenset(
-    {
-        "frame.committed", "frame.failed", "frame.abandoned", "frame.attempt_failed",
-        "loop.shard.done", "loop.shard.failed", "loop.shard.abandoned", "loop.shard.attempt_failed",
-    }
-)  # fmt: skip
 
 
 class Metrics:
@@ -86,28 +69,17 @@ class Metrics:
         self._read_at = -math.inf
         self._states_at = -math.inf
         self._reading = asyncio.Lock()
-        self._frames: deque[tuple[float, float]] = deque(maxlen=_WINDOW_FRAMES)
-        self._leased: dict[int | None, float] = {}
         self._pools: dict[str, Callable[[], int]] = {}
+        self._waiting: ReadWaiting | None = None
         self._highest: dict[str, int] = {}
         self._add_series(version)
 
     def _add_series(self, version: str) -> None:
         registry = self.registry
         Gauge("noetl_build_info", "Which program this is.", ["version"], registry=registry).labels(version).set(1)
-        self._executions_started = Counter("noetl_executions_started", "Executions started.", registry=registry)
-        self._executions_ended = Counter(
-            "noetl_executions_ended", "Executions ended, by how.", ["status"], registry=registry
-        )
-        self._commands = {
-            word: Counter(f"noetl_commands_{word}", f"Commands {word}.", registry=registry)
-            for word in ("issued", "claimed", "completed", "failed")
-        }
+        self._work = WorkMetrics(registry, self._clock)
         self._events = Counter("noetl_events_appended", "Events written to the ledger.", registry=registry)
         self._appends = Counter("noetl_event_appends", "Transactions that wrote events.", registry=registry)
-        self._payload_bytes = Counter(
-            "noetl_payload_bytes", "Payload bytes, by tier and direction.", ["tier", "direction"], registry=registry
-        )
         self._backlog = Gauge(
             "frame_backlog_total", "Frames that wait for a worker, as the rows of open work tell.", ["stage_kind"],
             registry=registry,
@@ -118,13 +90,10 @@ class Metrics:
             ["started_by", "state"], registry=registry,
         )  # fmt: skip
         self._read_failed = Counter(
-            "noetl_backlog_read_failures", "Times the backlog could not be read from the database.", registry=registry
-        )
-        p95 = Gauge(
-            "frame_p95_lease_duration", "Seconds within which 95 of 100 frames ended, over five minutes.",
+            "noetl_backlog_read_failures",
+            "Times the backlog could not be read from database or stream.",
             registry=registry,
-        )  # fmt: skip
-        p95.set_function(self._p95)
+        )
         self._depth = Gauge(
             "noetl_pool_depth_highwatermark", "Most database connections in use at once.", ["pool"], registry=registry
         )
@@ -132,11 +101,6 @@ class Metrics:
             "noetl_http_request_duration_seconds", "Seconds requests took, by route.", ["method", "route", "status"],
             buckets=_HTTP_BUCKETS, registry=registry,
         )  # fmt: skip
-        for status in get_args(EndStatus):
-            self._executions_ended.labels(status)
-        for tier in TIERS:
-            for direction in get_args(Direction):
-                self._payload_bytes.labels(tier, direction)
         for kind in get_args(StageKind):
             self._backlog.labels(kind)
         for pool in POOLS:
@@ -145,6 +109,8 @@ class Metrics:
         self._alerts = AlertMetrics(registry)
         self.relay = RelayMetrics(registry)
         """What the relay of this process counts."""
+        self.projected = ProjectedCounts(registry)
+        """What a projector of this process counts."""
         self._projections = ProjectionMetrics(registry)
         self._projection_stores = StoreMetrics(registry)
         self.write_path = WritePathMetrics(registry)
@@ -160,58 +126,23 @@ class Metrics:
         for append in transition.appends:
             for draft in append.drafts:
                 events += 1
-                self._observe_event(draft)
+                self._work.observe(draft)
+                if draft.event_type.startswith("delivery."):
+                    self._alerts.observe(draft)
         self.events_appended(events)
-
-    def _observe_event(self, draft: Draft) -> None:
-        kind = draft.event_type
-        if kind.startswith("command."):
-            word = kind.removeprefix("command.")
-            if word in self._commands:
-                self._commands[word].inc()
-        elif kind in ("frame.dispatched", "loop.shard.enqueued"):
-            if len(self._leased) < _WINDOW_FRAMES:
-                self._leased[draft.frame_id] = self._clock()
-        elif kind in _FRAME_ENDS:
-            leased = self._leased.pop(draft.frame_id, None)
-            if leased is not None:
-                self.frame_ended(self._clock() - leased)
-        elif kind.startswith("delivery."):
-            self._alerts.observe(draft)
-        elif kind == "execution.requested":
-            self.execution_started()
-        elif kind in ENDING and draft.stream_id.startswith("execution/"):  # a query has an end, but is no execution
-            status: EndStatus = kind.rpartition(".")[2].upper()  # type: ignore[assignment]
-            self.execution_ended(status)
-
-    def execution_started(self) -> None:
-        """Count an execution that began."""
-        self._executions_started.inc()
-
-    def execution_ended(self, status: EndStatus) -> None:
-        """Count an execution that ended."""
-        self._executions_ended.labels(status).inc()
-
-    def commands(self, word: Literal["issued", "claimed", "completed", "failed"], count: int = 1) -> None:
-        """Count commands."""
-        self._commands[word].inc(count)
 
     def events_appended(self, count: int) -> None:
         """Count the events of one append."""
         self._events.inc(count)
         self._appends.inc()
 
-    def payload_bytes(self, tier: str, direction: Direction, count: int) -> None:
-        """Count bytes read from or written to a tier."""
-        self._payload_bytes.labels(tier, direction).inc(count)
+    def watch_reaper(self, reaper: Reaping) -> None:
+        """Show how much the reaper took back, as it counts it."""
+        self._republished.reaper = reaper
 
-    def frame_ended(self, seconds: float) -> None:
-        """Note how long a frame was leased until it ended."""
-        self._frames.append((self._clock(), seconds))
-
-    def watch_republished(self, count: Callable[[], int]) -> None:
-        """Show how many leases the reaper took back, as it counts them."""
-        self._republished.count = count
+    def watch_waiting(self, waiting: ReadWaiting) -> None:
+        """Ask so what waits for materializers, whenever metrics are asked for."""
+        self._waiting = waiting
 
     def watch_pool(self, pool: str, depth: Callable[[], int]) -> None:
         """Look at how many connections of a pool are in use, with every request and whenever metrics are asked for."""
@@ -222,6 +153,10 @@ class Metrics:
         """Note how many connections of a pool are in use; the most is kept."""
         self._highest[pool] = max(depth, self._highest.get(pool, 0))
         self._depth.labels(pool).set(self._highest[pool])
+
+    def http_route(self, method: str, route: str, status: int) -> None:
+        """Show a route from the start, under the status of a good answer."""
+        self._http.labels(method, route, str(status))
 
     def http_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request under the template of its route."""
@@ -250,7 +185,6 @@ class Metrics:
                     pending = await connection.fetchval(_COMMANDS)
                     alerts = await connection.fetch(OPEN)
                     standing = await connection.fetch(STANDING)
-                    waiting = await read_waiting(connection)
                     if self._clock() - self._states_at >= STATES_SECONDS:
                         self._show_states(await serving_lives(connection))
                 lags = await projection_lags(self._database)
@@ -267,8 +201,20 @@ class Metrics:
         self._command_backlog.set(pending)
         self._alerts.show_open(alerts)
         self.schedules.show_standing(standing)
-        self.write_path.show_waiting(waiting)
         self._projections.show(lags)
+        await self._show_waiting()
+
+    async def _show_waiting(self) -> None:
+        if self._waiting is None:
+            return
+        try:
+            waiting = await self._waiting()
+        except NoetlError:
+            self._read_failed.inc()
+            return
+        self.write_path.show_waiting(waiting)
+        if waiting.stale:
+            self._read_failed.inc()
 
     def _show_states(self, lives: Iterable[JobLife]) -> None:
         self._states_at = self._clock()
@@ -277,20 +223,29 @@ class Metrics:
         for labels, count in found.items():
             self._jobs.labels(*labels).set(count)
 
-    def _p95(self) -> float:
-        since = self._clock() - WINDOW_SECONDS
-        seconds = sorted(taken for at, taken in self._frames if at >= since)
-        return seconds[math.ceil(len(seconds) * 0.95) - 1] if seconds else 0.0
+
+class Reaping(Protocol):
+    """What a reaper counts."""
+
+    frames_republished: int
+    commands_republished: int
+
+
+class _Nothing:
+    frames_republished = 0
+    commands_republished = 0
 
 
 class _Republished(Collector):
-    """Shows a count that somebody else keeps."""
+    """Shows what the reaper counts."""
 
     def __init__(self) -> None:
-        self.count: Callable[[], int] = lambda: 0
+        self.reaper: Reaping = _Nothing()
 
     def collect(self) -> Iterable[Metric]:
-        """Give the count as it is now."""
-        yield CounterMetricFamily(
-            "frame_reaper_republish", "Leases that ran out and were taken back.", value=self.count()
-        )
+        """Give the counts as they are now."""
+        for work in ("frame", "command"):
+            yield CounterMetricFamily(
+                f"{work}_reaper_republish", f"{work.title()}s whose lease ran out and that were taken back.",
+                value=getattr(self.reaper, f"{work}s_republished"),
+            )  # fmt: skip

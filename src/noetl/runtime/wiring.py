@@ -11,7 +11,7 @@ from datetime import timedelta
 from pydantic import Secret
 
 from noetl.ledger.archive.retention import ensure_partitions
-from noetl.ledger.database import Database
+from noetl.ledger.database import Database, Role
 from noetl.ledger.history import History
 from noetl.ledger.notifier import Listener, listening
 from noetl.ledger.postgres import PostgresLedger
@@ -84,11 +84,15 @@ class Runtime:
 
 
 @asynccontextmanager
-async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
-    """Connect everything the settings name, starting the embedded server if it is meant, for the time of the block."""
+async def open_runtime(settings: Settings, only: Role | None = None) -> AsyncIterator[Runtime]:
+    """Connect everything the settings name, starting the embedded server if it is meant, for the time of the block.
+
+    With `only`, the process has the rights of that database role and of no other, whoever it logs in as.
+    """
     async with AsyncExitStack() as stack:
-        database = await _open_database(settings, stack)
-        await ensure_partitions(database, settings.event_store.partitions_ahead_months)
+        database = await _open_database(settings, only, stack)
+        if only is None:
+            await ensure_partitions(database, settings.event_store.partitions_ahead_months)
         ledger = PostgresLedger(
             database,
             key_ttl=timedelta(days=settings.event_store.idempotency_ttl_days),
@@ -109,6 +113,7 @@ async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
             folds,
             lambda scope, ref: (payloads.store_tier, payloads.physical_uri(scope, ref)),
             stack,
+            only,
         )
         first, *others = projections.lines
         yield Runtime(
@@ -168,7 +173,7 @@ def _shown(secret: Secret[str] | None) -> str | None:
     return None if secret is None else secret.get_secret_value()
 
 
-async def _open_database(settings: Settings, stack: AsyncExitStack) -> Database:
+async def _open_database(settings: Settings, only: Role | None, stack: AsyncExitStack) -> Database:
     chosen = settings.database
     if chosen.url is None:
         server = EmbeddedServer(settings.runtime.home)
@@ -181,6 +186,8 @@ async def _open_database(settings: Settings, stack: AsyncExitStack) -> Database:
     database = Database(
         url,
         as_roles=chosen.url is None,
+        pool_min=chosen.pool_min,
+        only=only,
         pool_max=chosen.pool_max,
         idle_in_transaction_seconds=chosen.idle_in_transaction_seconds,
     )

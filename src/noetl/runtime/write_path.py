@@ -10,26 +10,30 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 
 from noetl.errors import NoetlError
 from noetl.ledger.notifier import Notifier
 from noetl.ledger.shard_leases import ShardLeases
+from noetl.ledger.write_path_change import WritePathChange
 from noetl.runtime.durability import loss_window
+from noetl.runtime.leftovers import bringing_leftovers
+from noetl.runtime.losses import journal_directory, tell_noted, telling_losses
 from noetl.runtime.relay import relaying, shard_leases
-from noetl.runtime.settings import Settings
 from noetl.runtime.streams import mirrors, open_stream
 from noetl.runtime.wiring import Runtime
+from noetl.runtime.write_path_watch import watching
+from noetl.stream.divergence import divergence
 from noetl.stream.draining import drained, trimmed
+from noetl.stream.ended import ended
 from noetl.stream.facts import Facts
 from noetl.stream.journal import Journal
-from noetl.stream.loss import lost_facts
 from noetl.stream.materializer import Materializer
 from noetl.stream.port import EventStream
 from noetl.stream.relay_filling import RelayMeter
 from noetl.stream.shadow import Shadow
+from noetl.stream.waiting import OVERDUE_SECONDS
 
 _log = logging.getLogger(__name__)
 
@@ -37,8 +41,8 @@ Told = Callable[[frozenset[int]], None]
 Count = Callable[[int], None]
 
 _DRAIN_SECONDS = 10.0
-_WATCH_SECONDS = 1.0
-_NAMED = 20
+_SETTLE_SECONDS = OVERDUE_SECONDS + 15.0
+"""Decided events that a stream lost are published again after a while, and a change of the write path waits for them."""
 _TRIM_SECONDS = 600.0
 
 
@@ -49,42 +53,70 @@ async def open_write_path(
     said: Callable[[str], None] = _log.warning,
     observe: Callable[[float], None] = lambda seconds: None,
     meter: RelayMeter | None = None,
+    lost: Count = lambda facts: None,
 ) -> AsyncIterator[Facts | None]:
     """Let events take the way that the settings want, with what it needs running in this process, for the block.
 
-    Gives what records facts through the stream, where that is the way.
+    Gives what records facts through the stream, where that is the way. `lost` gets how many facts a stream lost.
     """
     settings, wanted = runtime.settings, runtime.settings.event_store.write_path
     now = await runtime.ledger.way.look()
     if now == "ledger" and not mirrors(settings):
+        await tell_noted(runtime)
         yield None
         return
     async with AsyncExitStack() as stack:
-        writes = None
-        if wanted == "stream" or now != "ledger":
-            writes = await stack.enter_async_context(open_stream(settings, runtime.database, "writes"))
+        writes = await stack.enter_async_context(open_stream(settings, runtime.database, "writes"))
+        materializes = wanted == "stream" or now != "ledger"
+        if materializes:
             await writes.open()
             await stack.enter_async_context(open_materializer(runtime, role, writes))
-        elif wanted == "shadow":
+        else:
+            materializing = partial(open_materializer, runtime, f"{role}-leftovers", writes)
+            await stack.enter_async_context(bringing_leftovers(runtime.database, writes, materializing))
+        if wanted == "shadow":
             await stack.enter_async_context(open_shadow(runtime, role))
         events = await stack.enter_async_context(open_stream(settings, runtime.database, "events"))
         await stack.enter_async_context(relaying(runtime, events, meter=meter, writes=writes))
+        changes = changes_of(runtime, role, writes, materializes=materializes)
         if wanted != "stream":
-            await to_ledger(runtime, writes)
+            await changes.to("ledger")
+            await stack.enter_async_context(telling_losses(runtime, writes, lost))
+            await stack.enter_async_context(watching(runtime.ledger.way, changes))
             yield None
+            if wanted == "shadow":
+                await _compared(runtime)
             return
         said(loss_window(settings) or "")
-        await runtime.ledger.way.change("stream")
-        assert writes is not None
-        await _tell_lost(runtime, writes)
+        await changes.to("stream")
+        await stack.enter_async_context(telling_losses(runtime, writes, lost))
         journal = Journal(journal_directory(settings))
         stack.callback(journal.close)
         facts = Facts(writes, runtime.ledger.way, journal, observe)
         stack.push_async_callback(facts.close)
-        watching = asyncio.get_running_loop().create_task(_watch(runtime), name="noetl-write-path")
-        stack.push_async_callback(_ended, watching)
+        await stack.enter_async_context(watching(runtime.ledger.way, changes))
         yield facts
         await _drained(runtime, writes)
+
+
+def changes_of(runtime: Runtime, role: str, writes: EventStream, *, materializes: bool = True) -> WritePathChange:
+    """Return what changes the write path for this process; one that does not materialize does so while it drains."""
+
+    def materializing() -> AbstractAsyncContextManager[object]:
+        return nullcontext() if materializes else open_materializer(runtime, f"{role}-change", writes)
+
+    async def drain() -> None:
+        async with materializing():
+            await runtime.ledger.settled(_SETTLE_SECONDS)
+            await drained(runtime.database, writes)
+
+    return WritePathChange(
+        runtime.database,
+        runtime.ledger.way,
+        drain,
+        holder=holder_name(runtime, role),
+        lease_seconds=runtime.settings.event_store.lease_seconds,
+    )
 
 
 @asynccontextmanager
@@ -105,7 +137,7 @@ async def open_materializer(
     try:
         yield materializer
     finally:
-        await _ended(trimming)
+        await ended(trimming)
         await materializer.stop()
         await leases.stop()
         await notifier.close()
@@ -115,8 +147,9 @@ async def open_materializer(
 async def open_shadow(runtime: Runtime, role: str, *, told: Told = lambda _: None) -> AsyncIterator[Shadow]:
     """Compare what a materializer would write with the ledger for the time of the block; `told` gets its shards."""
     async with open_stream(runtime.settings, runtime.database, "events") as events:
-        leases = shard_leases(runtime, "materializer", holder_name(runtime, role))
+        leases = shard_leases(runtime, "shadow", holder_name(runtime, role))
         shadow = Shadow(runtime.database, events, leases.token)
+        await shadow.begin()
 
         def changed(shards: frozenset[int]) -> None:
             shadow.hold(shards)
@@ -135,27 +168,6 @@ def holder_name(runtime: Runtime, role: str) -> str:
     return f"{runtime.settings.runtime.node_id}/{socket.gethostname()}/{role}/{os.getpid()}"
 
 
-def journal_directory(settings: Settings) -> Path:
-    """Return where processes of this node note which facts the stream acknowledged."""
-    return settings.runtime.home / "run" / "published"
-
-
-async def _tell_lost(runtime: Runtime, writes: EventStream) -> None:
-    """Say loudly which facts a stream lost that it had acknowledged."""
-    gone = await lost_facts(runtime.database, writes, journal_directory(runtime.settings))
-    if gone:
-        ids = ", ".join(str(one.noted.event_id) for one in gone[:_NAMED])
-        _log.error(
-            "the stream lost %d facts that it had acknowledged: events %s; see `noetl stream lost`", len(gone), ids
-        )
-
-
-async def to_ledger(runtime: Runtime, writes: EventStream | None) -> None:
-    """Let events go straight to the ledger again, once everything that is on its way there has come."""
-    drain = None if writes is None else partial(drained, runtime.database, writes)
-    await runtime.ledger.way.change("ledger", drain)
-
-
 async def _drained(runtime: Runtime, writes: EventStream) -> None:
     """Let what waits come to the ledger before the relay of this process stops; another one would do it too."""
     try:
@@ -163,6 +175,17 @@ async def _drained(runtime: Runtime, writes: EventStream) -> None:
         await drained(runtime.database, writes, _DRAIN_SECONDS)
     except NoetlError as problem:
         _log.warning("%s; the next process goes on with them", problem.message)
+
+
+async def _compared(runtime: Runtime) -> None:
+    """Let the shadow come to the end of what was written before the relay of this process stops."""
+    try:
+        found = await divergence(runtime.database, _DRAIN_SECONDS)
+    except NoetlError as problem:
+        _log.warning("the shadow did not compare all that was written: %s", problem.message)
+        return
+    if behind := sum(one.behind for one in found):
+        _log.warning("the shadow has %d events to compare; the next process in `shadow` goes on with them", behind)
 
 
 async def _trim(runtime: Runtime, leases: ShardLeases, writes: EventStream) -> None:
@@ -175,16 +198,3 @@ async def _trim(runtime: Runtime, leases: ShardLeases, writes: EventStream) -> N
                 await trimmed(runtime.database, writes)
             except NoetlError as problem:
                 _log.warning("the stream of writes was not trimmed: %s", problem.message)
-
-
-async def _watch(runtime: Runtime) -> None:
-    """Learn that the way was changed by another process, also where nothing is appended."""
-    while True:
-        await asyncio.sleep(_WATCH_SECONDS)
-        with suppress(NoetlError):
-            await runtime.ledger.way.look()
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -1,18 +1,22 @@
-"""The metrics of the write path: what waits for the materializer, and how long the stream takes to acknowledge facts."""
+"""The metrics of the write path: what waits for the materializer, what the stream lost, and how long it takes to acknowledge."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from noetl.ledger.database import Connection
 from noetl.runtime.relay_metrics import ACK_BUCKETS
+from noetl.runtime.streams import mirrors, open_stream
+from noetl.runtime.wiring import Runtime
+from noetl.stream.materialized import Waiting, WaitingWrites
 
-WAITING: Final = """
-SELECT count(*) AS events, coalesce(extract(epoch FROM clock_timestamp() - min(ingest_time)), 0)::float8 AS seconds
-FROM noetl.pending_event
-"""
+ReadWaiting = Callable[[], Awaitable[Waiting]]
+"""What asks how much is accepted and not in the ledger."""
+
 _RESULTS: Final = ("equal", "missing", "different", "redelivered")
 _COMPARED: Final = f"""
 SELECT {", ".join(f"coalesce(sum({result}), 0)::bigint AS {result}" for result in _RESULTS)} FROM noetl.divergence
@@ -24,16 +28,18 @@ class MaterializerLag:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._waiting = Gauge(
-            "materializer_lag_events", "Decided events that are not in the ledger yet.", registry=registry
-        )
+            "materializer_lag_events", "Decided events and acknowledged facts that are not in the ledger yet.",
+            registry=registry,
+        )  # fmt: skip
         self._age = Gauge(
-            "materializer_lag_seconds", "Age of the oldest decided event that is not in the ledger.", registry=registry
-        )
+            "materializer_lag_seconds", "Age of the oldest decided event or acknowledged fact that is not in the ledger.",
+            registry=registry,
+        )  # fmt: skip
 
-    def show_waiting(self, row: Any) -> None:
-        """Show what waits, as the database answered."""
-        self._waiting.set(row["events"])
-        self._age.set(max(row["seconds"], 0.0))
+    def show_waiting(self, waiting: Waiting) -> None:
+        """Show what waits, of all tenants."""
+        self._waiting.set(waiting.events)
+        self._age.set(waiting.seconds)
 
 
 class WritePathMetrics(MaterializerLag):
@@ -45,6 +51,17 @@ class WritePathMetrics(MaterializerLag):
             "publish_ack_seconds", "Seconds until the stream acknowledged a batch of facts.", buckets=ACK_BUCKETS,
             registry=registry,
         )  # fmt: skip
+
+        self._lost = Gauge(
+            "stream_lost_facts", "Facts that the stream acknowledged and lost before they were in the ledger, of this node.",
+            registry=registry,
+        )  # fmt: skip
+        self.lost_facts = 0
+
+    def lost(self, facts: int) -> None:
+        """Take note of how many acknowledged facts are gone."""
+        self.lost_facts = facts
+        self._lost.set(facts)
 
     def acknowledged(self, seconds: float) -> None:
         """Take note of how long a batch of facts waited for the stream."""
@@ -63,10 +80,6 @@ class MaterializerMetrics(MaterializerLag):
     def written(self, events: int) -> None:
         """Count events that came to the ledger."""
         self._written.inc(events)
-
-    async def read(self, connection: Connection) -> None:
-        """Ask how much waits, of all tenants."""
-        self.show_waiting(await read_waiting(connection))
 
 
 class ShadowMetrics:
@@ -87,6 +100,14 @@ class ShadowMetrics:
             self._compared.labels(result).set(row[result])
 
 
-async def read_waiting(connection: Connection) -> Any:
-    """Ask how much waits, of all tenants."""
-    return await connection.fetchrow(WAITING)
+@asynccontextmanager
+async def open_waiting(runtime: Runtime) -> AsyncIterator[ReadWaiting]:
+    """Give what reads how much waits, in PostgreSQL and in the stream of writes where the settings name one.
+
+    The stream is connected to when it is first asked for.
+    """
+    if not mirrors(runtime.settings):
+        yield WaitingWrites(runtime.database, None).read
+        return
+    async with open_stream(runtime.settings, runtime.database, "writes") as writes:
+        yield WaitingWrites(runtime.database, writes).read

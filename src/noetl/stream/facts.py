@@ -10,9 +10,10 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from typing import Final, NamedTuple
 
-from noetl.errors import Unavailable
+from noetl.errors import NoetlError, NotFound, Unavailable
 from noetl.faults import reach
 from noetl.ledger.write_path import WritePath
 from noetl.model.event import Draft
@@ -24,6 +25,13 @@ from noetl.stream.row_body import fact_message
 
 BATCH_FACTS: Final = 1000
 _OPEN_STREAM: Final = re.compile(r"^(execution/[0-9]+/)?business/")
+
+
+class _Acknowledged(NamedTuple):
+    """Which stream has a fact, and where."""
+
+    created: str
+    sequence: int
 
 
 class Facts:
@@ -41,7 +49,9 @@ class Facts:
         self._journal = journal
         self._observe = observe
         self._created: str | None = None
-        self._waiting: deque[tuple[Message, asyncio.Future[int]]] = deque()
+        self._last = 0
+        """The last sequence that was acknowledged."""
+        self._waiting: deque[tuple[Message, asyncio.Future[_Acknowledged]]] = deque()
         self._sender: asyncio.Task[None] | None = None
 
     def takes(self, draft: Draft) -> bool:
@@ -53,12 +63,12 @@ class Facts:
         stream = draft.stream
         validate(stream, [draft])
         shard = stream.shard
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[_Acknowledged] = asyncio.get_running_loop().create_future()
         self._waiting.append((fact_message(stream, shard, draft), answer))
         if self._sender is None:
             self._sender = asyncio.create_task(self._send(), name="noetl-facts")
-        sequence = await answer
-        return ReadToken(draft.execution_id, draft.event_id, shard, sequence, self._created)
+        created, sequence = await answer
+        return ReadToken(draft.execution_id, draft.event_id, shard, sequence, created)
 
     async def close(self) -> None:
         """Wait until everything that was taken is acknowledged or refused."""
@@ -70,7 +80,7 @@ class Facts:
             while self._waiting:
                 batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_FACTS))]
                 try:
-                    sequences = await self._publish([message for message, _ in batch])
+                    created, sequences = await self._publish([message for message, _ in batch])
                 except Exception as problem:
                     for _, answer in batch:
                         if not answer.done():
@@ -78,20 +88,32 @@ class Facts:
                     continue
                 for (_, answer), sequence in zip(batch, sequences, strict=True):
                     if not answer.done():
-                        answer.set_result(sequence)
+                        answer.set_result(_Acknowledged(created, sequence))
         finally:
             self._sender = None
             for _, answer in self._waiting:
                 if not answer.done():
                     answer.set_exception(Unavailable("the stream was closed before this fact was published"))
 
-    async def _publish(self, messages: list[Message]) -> list[int]:
-        if self._created is None:
-            self._created = (await self._stream.state()).created
+    async def _publish(self, messages: list[Message]) -> tuple[str, list[int]]:
         reach("fact.before_publish")
         began = time.perf_counter()
-        published = await self._stream.publish(messages)
+        try:
+            if self._created is None:
+                self._created = (await self._stream.state()).created
+            published = await self._stream.publish(messages)
+        except NotFound:
+            # It was wiped, and nothing of these is in it. What it lost is told by whoever follows the notes.
+            self._created, self._last = (await self._stream.open()).created, 0
+            published = await self._stream.publish(messages)
         self._observe(time.perf_counter() - began)
         reach("fact.after_publish")
-        self._journal.note(self._created, messages, [one.sequence for one in published])
-        return [one.sequence for one in published]
+        sequences = [one.sequence for one in published]
+        if any(one.sequence <= self._last and not one.duplicate for one in published):
+            # Sequences went back: the stream may be another one. Facts are known by their ids, so an old name does no harm.
+            self._last = 0
+            with suppress(NoetlError):
+                self._created = (await self._stream.state()).created
+        self._last = max(self._last, *sequences)
+        self._journal.note(self._created, messages, sequences)
+        return self._created, sequences

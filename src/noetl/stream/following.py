@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from noetl.errors import NoetlError
 from noetl.faults import reach
+from noetl.stream.ended import ended
 from noetl.stream.port import Delivery, EventStream
 
 _log = logging.getLogger(__name__)
@@ -23,13 +25,26 @@ Work = Callable[[int, str, Sequence[Delivery]], Awaitable[None]]
 """Is given a shard, the making of the stream, and what was delivered of it."""
 
 
+class Places(Protocol):
+    """What knows up to which message a shard was worked off, where it matters that a stream loses messages."""
+
+    async def begin(self, shard: int, created: str, durable: str) -> None:
+        """See that a durable goes on behind what was worked off."""
+        ...
+
+    async def stands(self, shard: int, created: str) -> bool:
+        """Tell whether the stream is still the same, and has the message that was worked off last."""
+        ...
+
+
 class ShardFollowing:
     """The readers of one process, one per shard it holds, each a durable of its own."""
 
-    def __init__(self, stream: EventStream, durable: str, work: Work) -> None:
+    def __init__(self, stream: EventStream, durable: str, work: Work, places: Places | None = None) -> None:
         self._stream = stream
         self._durable = durable
         self._work = work
+        self._places = places
         self._failures: dict[int, int] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
@@ -44,12 +59,14 @@ class ShardFollowing:
     async def stop(self) -> None:
         """Stop; what was not acknowledged is given to whoever holds the shard next."""
         tasks, self._tasks = list(self._tasks.values()), {}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*tasks)
+
+    def _is_ours(self, shard: int) -> bool:
+        """Tell whether the task that asks is the one that reads the shard: one that was cancelled may not have noticed."""
+        return self._tasks.get(shard) is asyncio.current_task()
 
     async def _follow(self, shard: int) -> None:
-        while True:
+        while self._is_ours(shard):
             try:
                 await self._read(shard)
             except Exception as problem:
@@ -61,20 +78,31 @@ class ShardFollowing:
                 await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
 
     async def _read(self, shard: int) -> None:
-        created = (await self._stream.open()).created
-        subscription = await self._stream.subscribe(f"{self._durable}-{shard}", [shard])
+        created, durable = (await self._stream.open()).created, f"{self._durable}-{shard}"
+        if self._places is not None:
+            await self._places.begin(shard, created, durable)
+        subscription = await self._stream.subscribe(durable, [shard])
         try:
-            while True:
+            # What is delivered is of the stream that was subscribed to, whichever was opened.
+            if (await self._stream.state()).created != created:
+                return
+            while self._is_ours(shard):
                 deliveries = await subscription.fetch(BATCH_EVENTS, WAIT_SECONDS)
+                if not await self._goes_on(shard, created, deliveries):
+                    return
                 if deliveries:
                     await self._work(shard, created, deliveries)
                     reach("materialize.before_acknowledge")
                     await subscription.acknowledge(deliveries)
                     self._failures.pop(shard, None)
-                elif (await self._stream.state()).created != created:
-                    return
         finally:
             try:
                 await subscription.close()
             except NoetlError:
                 _log.debug("a subscription could not be closed", exc_info=True)
+
+    async def _goes_on(self, shard: int, created: str, deliveries: Sequence[Delivery]) -> bool:
+        """Tell whether what was delivered follows what was worked off."""
+        if self._places is not None:
+            return await self._places.stands(shard, created)
+        return bool(deliveries) or (await self._stream.state()).created == created

@@ -1,4 +1,4 @@
-"""Small notes that processes leave for each other: lease hints, loop counters. A cache: gone at any time, never the truth.
+"""Small notes that processes leave for each other: that leases moved, how far loops are. A cache: gone at any time, never the truth.
 
 Nothing here raises: whatever goes wrong is a miss, and the caller does what it would do without a hint.
 """
@@ -11,6 +11,9 @@ from typing import Protocol
 
 KEPT_SECONDS = 3600.0
 """How long a note stays after it was last written."""
+
+Make = Callable[[bytes | None], bytes]
+"""Makes a note of what it said before; None where there was none."""
 
 
 class Hints(Protocol):
@@ -29,10 +32,10 @@ class Hints(Protocol):
         """Leave a note over any earlier one; tell whether it was taken."""
         ...
 
-    async def count(self, key: str, by: int = 1) -> int | None:
-        """Add to a counter, which begins at 0, and return its sum; None when that could not be done.
+    async def change(self, key: str, make: Make) -> bytes | None:
+        """Leave what is made of a note in its place and return it; None when that could not be done.
 
-        Each sum is returned once. A counter that vanished begins at 0 again, so a sum says "at least", never "exactly".
+        Of several who change a note at once each makes something of what the one before left; `make` may be called again.
         """
         ...
 
@@ -62,11 +65,11 @@ class MemoryHints:
         self._notes[key] = (self._clock() + self._kept_seconds, value)
         return True
 
-    async def count(self, key: str, by: int = 1) -> int | None:
-        """Add to a counter."""
-        total = sum_of(self._found(key)) + by
-        await self.put(key, str(total).encode())
-        return total
+    async def change(self, key: str, make: Make) -> bytes | None:
+        """Leave what is made of a note."""
+        made = make(self._found(key))
+        await self.put(key, made)
+        return made
 
     async def forget(self, key: str) -> None:
         """Remove a note."""
@@ -82,6 +85,15 @@ class MemoryHints:
     def wipe(self) -> None:
         """Lose everything, as any such store may."""
         self._notes.clear()
+
+
+async def count(hints: Hints, key: str, by: int = 1, *, begin: int = 0) -> int | None:
+    """Add to a counter, which begins at `begin`, and return its sum; None when that could not be done.
+
+    Each sum is returned once. A counter that vanished begins anew, so a sum says "at least", never "exactly".
+    """
+    made = await hints.change(key, lambda before: str((begin if before is None else sum_of(before)) + by).encode())
+    return None if made is None else sum_of(made)
 
 
 def sum_of(note: bytes | None) -> int:

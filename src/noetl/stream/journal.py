@@ -1,21 +1,28 @@
-"""Which facts were acknowledged and are not known to be in the ledger yet: a file beside the process that published them.
+"""Which facts were acknowledged and are not known to be in the ledger yet: files beside the process that published them.
 
-It is read when a stream is found to have lost its disk, and only then: it tells exactly which facts are gone.
+They are read to tell exactly which facts a stream lost. A file is locked for as long as it is written; `noted_files`
+lets go of those whose facts are in the ledger.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from noetl.faults import reach
+from noetl.model.read_token import ReadToken
 from noetl.model.stream import Scope
-from noetl.stream.port import Message
+from noetl.stream.encoding import message_id
+from noetl.stream.port import Message, Place
 
-LARGEST = 4 << 20
-"""At this size a file is ended and the next begun; a file whose facts are all in the ledger is removed."""
+LARGEST = 1 << 20
+"""At this size a file is ended and the next begun: some eight thousand facts."""
 
 
 class Noted(msgspec.Struct, frozen=True, array_like=True):
@@ -34,9 +41,31 @@ class Noted(msgspec.Struct, frozen=True, array_like=True):
         """Whose fact it is."""
         return Scope(self.tenant_id, self.organization_id)
 
+    @property
+    def place(self) -> Place:
+        """Where it was put."""
+        return Place(self.shard, self.sequence)
+
+    @property
+    def message_id(self) -> str:
+        """What stands at its place for as long as the stream has it."""
+        return message_id(self.tenant_id, self.organization_id, self.event_id)
+
+    @property
+    def token(self) -> ReadToken:
+        """What its writer was given."""
+        return ReadToken(self.execution_id, self.event_id, self.shard, self.sequence, self.created)
+
+    def told(self) -> dict[str, Any]:
+        """Return what to tell of it."""
+        return {
+            "event_id": str(self.event_id), "execution_id": str(self.execution_id), "tenant_id": self.tenant_id,
+            "organization_id": self.organization_id, "shard": self.shard, "sequence": self.sequence,
+            "read_token": str(self.token),
+        }  # fmt: skip
+
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Noted).decode
 
 
 class Journal:
@@ -44,15 +73,13 @@ class Journal:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._number = 0
         self._file: int | None = None
         self._size = 0
 
     def note(self, created: str, messages: Sequence[Message], sequences: Sequence[int]) -> None:
         """Write down what was acknowledged."""
-        lines = b"".join(
-            _encode(_noted(created, message, sequence)) + b"\n"
-            for message, sequence in zip(messages, sequences, strict=True)
+        lines = written(
+            _noted(created, message, sequence) for message, sequence in zip(messages, sequences, strict=True)
         )
         if self._file is None or self._size > LARGEST:
             self._begin()
@@ -61,7 +88,7 @@ class Journal:
         self._size += len(lines)
 
     def close(self) -> None:
-        """Close the file; what is in it stays."""
+        """Close the file, which unlocks it; what is in it stays."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -69,22 +96,20 @@ class Journal:
     def _begin(self) -> None:
         self.close()
         self._directory.mkdir(parents=True, exist_ok=True)
-        self._number += 1
-        name = self._directory / f"facts-{os.getpid()}-{self._number}.jsonl"
-        self._file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._size = os.fstat(self._file).st_size
+        # Names ascend with time, so that files are read in the order of what they note.
+        path = self._directory / f"facts-{time.time_ns()}-{os.getpid()}.jsonl"
+        making = path.with_suffix(".making")
+        self._file = os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = 0
+        # It is locked before it has a name that anybody looks for.
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        reach("noted.before_name")
+        making.rename(path)
 
 
-def noted_in(directory: Path) -> Iterator[tuple[Path, list[Noted]]]:
-    """Give what the files of a directory say, file by file; a line that was cut is left out."""
-    for path in sorted(directory.glob("facts-*.jsonl")):
-        found = []
-        for line in path.read_bytes().splitlines():
-            try:
-                found.append(_decode(line))
-            except msgspec.MsgspecError:
-                continue
-        yield path, found
+def written(noted: Iterable[Noted]) -> bytes:
+    """Return the lines of a file that notes these facts."""
+    return b"".join(_encode(one) + b"\n" for one in noted)
 
 
 def _noted(created: str, message: Message, sequence: int) -> Noted:

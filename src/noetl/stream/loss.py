@@ -1,21 +1,21 @@
-"""Which acknowledged facts are gone: neither in the ledger nor any longer in the stream that acknowledged them."""
+"""What became of acknowledged facts: in the ledger, in the stream alone, or gone from both.
+
+A fact is in the stream if its message stands at its place. A sequence alone tells nothing: a stream that lost its last
+messages gives the same sequences out again.
+"""
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from noetl.errors import NotFound
 from noetl.ledger.database import Database
-from noetl.model.read_token import ReadToken
 from noetl.model.stream import Scope
-from noetl.stream.journal import Noted, noted_in
-from noetl.stream.port import EventStream
-
-_log = logging.getLogger(__name__)
+from noetl.stream.journal import Noted
+from noetl.stream.port import EventStream, Place
 
 _KNOWN = """
 SELECT e.execution_id, e.event_id FROM unnest($1::bigint[], $2::bigint[]) AS asked (execution_id, event_id)
@@ -24,38 +24,36 @@ JOIN noetl.event AS e USING (execution_id, event_id)
 _ASKED_TOGETHER = 5_000
 
 
-class Lost(msgspec.Struct, frozen=True):
-    """One fact that is gone."""
+class Unwritten(msgspec.Struct, frozen=True):
+    """Acknowledged facts that are not in the ledger: gone, or in the stream and on their way."""
 
-    noted: Noted
-
-    def told(self) -> dict[str, Any]:
-        """Return what to tell of it, with the token that its writer was given."""
-        own = self.noted
-        token = ReadToken(own.execution_id, own.event_id, own.shard, own.sequence, own.created)
-        return {
-            "event_id": str(own.event_id), "execution_id": str(own.execution_id), "tenant_id": own.tenant_id,
-            "organization_id": own.organization_id, "shard": own.shard, "sequence": own.sequence,
-            "read_token": str(token),
-        }  # fmt: skip
+    lost: list[Noted]
+    in_stream: list[Noted]
 
 
-async def lost_facts(database: Database, stream: EventStream, directory: Path) -> list[Lost]:
-    """Return what is gone of the facts that processes beside this directory published; settled files are removed."""
-    state = await stream.open()
-    gone: list[Lost] = []
-    for path, noted in noted_in(directory):
-        known = await _in_ledger(database, noted)
-        missing = [one for one in noted if (one.scope, one.execution_id, one.event_id) not in known]
-        gone += [
-            Lost(one) for one in missing if one.created != state.created or one.sequence > state.last_sequence
-        ]  # what is left is in the stream and will be materialized
-        if not missing and not _in_use(path):
-            path.unlink(missing_ok=True)
-    return gone
+async def unwritten_of(
+    database: Database,
+    stream: EventStream,
+    noted: Sequence[Noted],
+    doubtful: Callable[[Noted], bool] = lambda _: True,
+) -> Unwritten:
+    """Return which of the facts are not in the ledger; the stream is asked for the doubtful ones, the others count as there."""
+    missing = await missing_of(database, noted)
+    asked = [one for one in missing if doubtful(one)]
+    standing = await _standing(stream, [one.place for one in asked])
+    # What was written and trimmed while the stream was asked is not gone.
+    lost = await missing_of(database, [one for one in asked if standing.get(one.place) != one.message_id])
+    gone = {one.message_id for one in lost}
+    return Unwritten(lost, [one for one in missing if one.message_id not in gone])
 
 
-async def _in_ledger(database: Database, noted: list[Noted]) -> set[tuple[Scope, int, int]]:
+async def missing_of(database: Database, noted: Sequence[Noted]) -> list[Noted]:
+    """Return those of the facts that the ledger does not have."""
+    known = await _in_ledger(database, noted)
+    return [one for one in noted if (one.scope, one.execution_id, one.event_id) not in known]
+
+
+async def _in_ledger(database: Database, noted: Sequence[Noted]) -> set[tuple[Scope, int, int]]:
     by_scope: dict[Scope, list[Noted]] = defaultdict(list)
     for one in noted:
         by_scope[one.scope].append(one)
@@ -71,7 +69,8 @@ async def _in_ledger(database: Database, noted: list[Noted]) -> set[tuple[Scope,
     return found
 
 
-def _in_use(path: Path) -> bool:
-    """Tell whether the process that writes the file still lives."""
-    pid = path.stem.split("-")[1]
-    return Path(f"/proc/{pid}").exists()
+async def _standing(stream: EventStream, places: Sequence[Place]) -> dict[Place, str]:
+    try:
+        return await stream.ids_at(places) if places else {}
+    except NotFound:
+        return {}

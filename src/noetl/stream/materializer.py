@@ -18,8 +18,9 @@ from noetl.faults import reach
 from noetl.ledger.database import Database, translated
 from noetl.stream.following import ShardFollowing
 from noetl.stream.port import Delivery, EventStream
+from noetl.stream.written import WrittenPlaces
 
-_WRITE = "SELECT written, repeated, last_position FROM noetl.materialize_v1($1, $2, $3, $4, $5, $6)"
+_WRITE = "SELECT written, repeated, last_position FROM noetl.materialize_v2($1, $2, $3, $4, $5, $6, $7)"
 
 
 class NotHeldError(asyncpg.PostgresError):
@@ -44,7 +45,8 @@ class Materializer:
         self._token = token
         self._written = written
         self._count = count
-        self._following = ShardFollowing(stream, "materializer", self._materialize)
+        self._places = WrittenPlaces(database, stream, token)
+        self._following = ShardFollowing(stream, "materializer", self._materialize, self._places)
 
     def hold(self, shards: frozenset[int]) -> None:
         """Work on these shards, and on no others."""
@@ -59,7 +61,10 @@ class Materializer:
         if token is None:
             raise LeaseLost(f"shard {shard} is not held here")
         rows = b"[" + b",".join(one.message.body for one in deliveries if one.message.body) + b"]"
-        arguments = (self._stream.name, created, shard, deliveries[-1].sequence, token, rows.decode())
+        last = deliveries[-1]
+        arguments = (
+            self._stream.name, created, shard, last.sequence, last.message.message_id, token, rows.decode(),
+        )  # fmt: skip
         reach("materialize.before_write")
         try:
             row = await self._write(arguments)
@@ -67,6 +72,7 @@ class Materializer:
             await self._make_partitions(deliveries)
             row = await self._write(arguments)
         reach("materialize.after_write")
+        self._places.moved(shard, created, last)
         self._count(row["written"])
         if row["written"]:
             self._written({shard})

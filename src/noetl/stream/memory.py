@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import count
+from operator import itemgetter
 
 from noetl.errors import LeaseLost, NotFound
 from noetl.model.shard import SHARD_COUNT
-from noetl.stream.port import Delivery, DurableLag, Message, Published, StreamState
+from noetl.stream.port import Delivery, DurableLag, Message, Place, Published, StreamState
 from noetl.stream.subjects import checked_durable, root
 
 _MAKINGS = count(1)
@@ -47,6 +50,7 @@ class MemoryStream:
         self._created = f"memory-{next(_MAKINGS)}"
         self.shards: list[list[tuple[int, Message]]] = [[] for _ in range(SHARD_COUNT)]
         self._known: dict[str, int] = {}
+        self._times: dict[int, datetime] = {}
         self._last = 0
         self._bytes = 0
 
@@ -63,6 +67,7 @@ class MemoryStream:
                 self._last += 1
                 self._bytes += len(message.body)
                 self._known[message.message_id] = self._last
+                self._times[self._last] = datetime.now(UTC)
                 self.shards[message.shard].append((self._last, message))
             published.append(Published(known or self._last, known is not None))
         self.wake()
@@ -91,6 +96,20 @@ class MemoryStream:
         first = 1 if count_of_messages else self._last + 1
         return StreamState(self.name, self._created, first, self._last, count_of_messages, self._bytes)
 
+    async def ids_at(self, places: Sequence[Place]) -> dict[Place, str]:
+        """Look the messages up."""
+        found = {}
+        for place in places:
+            own = self.shards[place.shard]
+            at = bisect_left(own, place.sequence, key=itemgetter(0))
+            if at < len(own) and own[at][0] == place.sequence:
+                found[place] = own[at][1].message_id
+        return found
+
+    async def ends(self) -> dict[Place, str]:
+        """Look the last messages up."""
+        return {Place(shard, own[-1][0]): own[-1][1].message_id for shard, own in enumerate(self.shards) if own}
+
     async def lags(self) -> list[DurableLag]:
         """Count what stands above the floors."""
         return [
@@ -98,6 +117,18 @@ class MemoryStream:
             for name, durable in sorted(self.durables.items())
             for shard, reading in sorted(durable.readings.items())
         ]
+
+    async def came_at(self, shard: int, after: int) -> datetime | None:
+        """Look for the first message behind."""
+        return next((self._times[sequence] for sequence, _ in self.shards[shard] if sequence > after), None)
+
+    async def readers(self) -> set[str]:
+        """Look whose subscription is open."""
+        return {
+            name
+            for name, durable in self.durables.items()
+            if durable.subscription is not None and not durable.subscription.closed
+        }
 
     async def forget(self, durable: str) -> None:
         """Remove a durable."""
@@ -134,7 +165,7 @@ class MemorySubscription:
         self._name = durable
         self._shards = list(shards)
         self._ack_wait_seconds = ack_wait_seconds
-        self._closed = False
+        self.closed = False
 
     async def fetch(self, limit: int, wait_seconds: float) -> list[Delivery]:
         """Give messages as soon as there are any."""
@@ -169,12 +200,12 @@ class MemorySubscription:
 
     async def close(self) -> None:
         """Stop reading."""
-        self._closed = True
+        self.closed = True
         self._stream.wake()
 
     def _durable(self) -> Durable:
         durable = self._stream.durables.get(self._name)
-        if self._closed or durable is None:
+        if self.closed or durable is None:
             raise NotFound(f"the subscription of {self._name} to {self._stream.name} has ended", hint="subscribe again")
         if durable.subscription is not self:
             raise LeaseLost(f"another reader took over the durable {self._name} of {self._stream.name}")

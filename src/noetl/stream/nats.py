@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -13,12 +14,13 @@ from nats.js.errors import NotFoundError
 
 from noetl.errors import NotFound, Unsupported
 from noetl.model.shard import SHARD_COUNT
+from noetl.stream import nats_places
 from noetl.stream.nats_connection import NatsConnection
 from noetl.stream.nats_consumers import all_makings, makings, remove, waiting_for
 from noetl.stream.nats_publishing import Publisher
 from noetl.stream.nats_reading import NatsSubscription
-from noetl.stream.port import DurableLag, Message, Published, StreamState
-from noetl.stream.subjects import all_of, checked_durable
+from noetl.stream.port import DurableLag, Message, Place, Published, StreamState
+from noetl.stream.subjects import all_of, checked_durable, of_shard
 
 _ATOMIC_FROM = (2, 12, 1)
 """The first server whose atomic batches know message ids."""
@@ -91,6 +93,16 @@ class NatsStream:
                     f"there is no stream {self.name} on NATS at {self.connection.place}", hint="opening it makes it"
                 ) from None
 
+    async def ids_at(self, places: Sequence[Place]) -> dict[Place, str]:
+        """Ask the stream's leader for each message."""
+        with self.connection.translated():
+            return await nats_places.ids_at(await self.connection.jetstream(), self.name, places)
+
+    async def ends(self) -> dict[Place, str]:
+        """Ask the stream's leader for the last message of each shard."""
+        with self.connection.translated():
+            return await nats_places.ends(await self.connection.jetstream(), self.name)
+
     async def lags(self) -> list[DurableLag]:
         """Ask the consumers that were made last."""
         with self.connection.translated():
@@ -100,6 +112,23 @@ class NatsStream:
             for durable, shards in sorted(known.items())
             for shard, infos in sorted(shards.items())
         ]
+
+    async def came_at(self, shard: int, after: int) -> datetime | None:
+        """Ask for the first message behind."""
+        with self.connection.translated():
+            jetstream = await self.connection.jetstream()
+            try:
+                found = await jetstream.get_msg(self.name, seq=after + 1, subject=of_shard(self.name, shard), next=True)
+            except NotFoundError:
+                await self.state()  # says `NotFound` when the stream is what is missing
+                return None
+        return found.time
+
+    async def readers(self) -> set[str]:
+        """Ask which consumers have requests for messages standing."""
+        with self.connection.translated():
+            known = await all_makings(await self.connection.jetstream(), self.name)
+        return {durable for durable, shards in known.items() if any(infos[-1].num_waiting for infos in shards.values())}
 
     async def forget(self, durable: str) -> None:
         """Remove the consumers of a durable."""

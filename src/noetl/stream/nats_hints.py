@@ -13,13 +13,13 @@ from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
 from nats.js.kv import KeyValue
 
 from noetl.errors import NoetlError
-from noetl.stream.hints import KEPT_SECONDS, sum_of
+from noetl.stream.hints import KEPT_SECONDS, Make
 from noetl.stream.nats_connection import NatsConnection
 
 _SECONDS = 1.0
 """A hint that takes longer is worth less than doing without."""
 _QUIET_SECONDS = 5.0
-"""How long nothing is asked of a server that did not answer in time."""
+"""How long nothing is asked of a server that did not answer in time; one that is away is tried again sooner."""
 _TRIES = 8
 Answer = TypeVar("Answer")
 
@@ -67,25 +67,25 @@ class NatsHints:
 
         return await self._tried(write) or False
 
-    async def count(self, key: str, by: int = 1) -> int | None:
-        """Add to a counter: read it, and write it if nobody else did in between."""
+    async def change(self, key: str, make: Make) -> bytes | None:
+        """Read a note, and write what is made of it if nobody else did in between."""
 
-        async def add(notes: KeyValue) -> int | None:
+        async def rewrite(notes: KeyValue) -> bytes | None:
             for _ in range(_TRIES):
                 try:
                     entry = await notes.get(_key(key))
-                    revision, total = entry.revision or 0, sum_of(entry.value) + by
+                    revision, made = entry.revision or 0, make(entry.value)
                 except KeyNotFoundError as missing:
-                    revision, total = (missing.entry.revision if missing.entry else 0) or 0, by
+                    revision, made = (missing.entry.revision if missing.entry else 0) or 0, make(None)
                 try:
-                    await notes.update(_key(key), str(total).encode(), last=revision)
+                    await notes.update(_key(key), made, last=revision)
                 except KeyWrongLastSequenceError:
                     continue
-                return total
+                return made
             self.errors += 1
             return None
 
-        return await self._tried(add)
+        return await self._tried(rewrite)
 
     async def forget(self, key: str) -> None:
         """Remove a note."""
@@ -110,8 +110,8 @@ class NatsHints:
                     self._bucket = None
                 return await act(await self._notes())
         except (nats.errors.Error, NoetlError, OSError, TimeoutError) as problem:
-            if isinstance(problem, TimeoutError):
-                self._quiet_until = clock() + _QUIET_SECONDS
+            if not isinstance(problem, nats.errors.Error):
+                self._quiet_until = clock() + (_QUIET_SECONDS if isinstance(problem, TimeoutError) else _SECONDS)
             self._bucket = None
             self.errors += 1
             return None

@@ -6,7 +6,8 @@ A stream is delivery, not truth: the ledger's positions are. It may lag, repeat,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from datetime import datetime
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -45,6 +46,13 @@ class Published(msgspec.Struct, frozen=True):
 
     sequence: int
     duplicate: bool
+
+
+class Place(NamedTuple):
+    """Where a message stands."""
+
+    shard: int
+    sequence: int
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -151,12 +159,39 @@ class EventStream(Protocol):
         """Return the stream's identity and extent now; `NotFound` when it is gone."""
         ...
 
+    async def ids_at(self, places: Sequence[Place]) -> dict[Place, str]:
+        """Return the ids of the messages that stand at these places now; a place without a message is left out.
+
+        A sequence is given out again by a stream that lost its last messages: only the id tells what stands there.
+        `NotFound` when the stream is gone.
+        """
+        ...
+
+    async def ends(self) -> dict[Place, str]:
+        """Return place and id of the last message of each shard that has any; `NotFound` when the stream is gone."""
+        ...
+
     async def lags(self) -> list[DurableLag]:
         """Return how far every durable is behind in each shard it ever read, by name and shard; takes nothing over.
 
         A shard that its reader let go of keeps its place, so its lag grows: who looks must know which shards are read.
         What was published or acknowledged this moment may be counted a moment later.
         `NotFound` when the stream is gone.
+        """
+        ...
+
+    async def came_at(self, shard: int, after: int) -> datetime | None:
+        """Return when the first message of a shard behind a sequence came to the stream; None where there is none.
+
+        `NotFound` when the stream is gone.
+        """
+        ...
+
+    async def readers(self) -> set[str]:
+        """Return the durables at which a reader waits for messages now, as far as the stream can tell.
+
+        One that has messages in hand may not wait for more this moment, and one that died may be told of for a few
+        seconds. `NotFound` when the stream is gone.
         """
         ...
 

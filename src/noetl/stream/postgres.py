@@ -7,13 +7,15 @@ acknowledged. Committed events cannot be wiped: wiping makes every durable begin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
 from noetl.errors import NotFound, Unsupported
 from noetl.ledger.database import Database, Role
 from noetl.ledger.notifier import CHANNEL
 from noetl.model.shard import SHARD_COUNT
-from noetl.stream.encoding import decode
-from noetl.stream.port import EVENTS, DurableLag, Message, Published, StreamState
+from noetl.stream.encoding import decode, message_id
+from noetl.stream.port import EVENTS, DurableLag, Message, Place, Published, StreamState
 from noetl.stream.postgres_reading import PostgresSubscription
 from noetl.stream.subjects import checked_durable, root
 
@@ -32,6 +34,15 @@ SELECT d.durable, d.shard, greatest(0, s.position - d.position) AS messages
 FROM noetl.stream_durable AS d JOIN noetl.shard AS s USING (shard)
 WHERE d.name = $1 AND d.durable <> '' ORDER BY d.durable, d.shard
 """
+_AT = """
+SELECT e.shard, e.position, e.tenant_id, e.organization_id, e.event_id FROM noetl.event AS e
+JOIN unnest($1::smallint[], $2::bigint[]) AS asked (shard, position) USING (shard, position)
+"""
+_ENDS = """
+SELECT e.shard, e.position, e.tenant_id, e.organization_id, e.event_id FROM noetl.event AS e
+JOIN noetl.shard USING (shard, position)
+"""
+_CAME_AT = "SELECT ingest_time FROM noetl.event WHERE shard = $1 AND position > $2 ORDER BY position LIMIT 1"
 _BEGIN = """
 INSERT INTO noetl.stream_durable (name, durable, shard, position)
 SELECT $1, $2, shard, $4 FROM unnest($3::smallint[]) AS shard
@@ -104,10 +115,32 @@ class PostgresStream:
         first = 1 if messages else messages + 1
         return StreamState(self.name, f"ledger-{row['made']}", first, messages, messages, 0)
 
+    async def ids_at(self, places: Sequence[Place]) -> dict[Place, str]:
+        """Look the events up."""
+        shards, positions = [one.shard for one in places], [one.sequence for one in places]
+        async with self._database.transaction(None, self._role) as connection:
+            return dict(map(_standing, await connection.fetch(_AT, shards, positions)))
+
+    async def ends(self) -> dict[Place, str]:
+        """Look the events at the heads up."""
+        async with self._database.transaction(None, self._role) as connection:
+            return dict(map(_standing, await connection.fetch(_ENDS)))
+
     async def lags(self) -> list[DurableLag]:
         """Count the positions between what is acknowledged and the heads."""
         async with self._database.transaction(None, self._role) as connection:
             return [DurableLag(**dict(row)) for row in await connection.fetch(_LAGS, self.name)]
+
+    async def came_at(self, shard: int, after: int) -> datetime | None:
+        """Return when the event was taken in."""
+        async with self._database.transaction(None, self._role) as connection:
+            found: datetime | None = await connection.fetchval(_CAME_AT, shard, after)
+        return found
+
+    async def readers(self) -> set[str]:
+        """Return none: rows that say how far somebody came tell nothing of who is there."""
+        await self.state()  # says `NotFound` when the stream is what is missing
+        return set()
 
     async def forget(self, durable: str) -> None:
         """Remove the rows of a durable."""
@@ -130,3 +163,8 @@ class PostgresStream:
         subscriptions, self._subscriptions = self._subscriptions, []
         for subscription in subscriptions:
             await subscription.close()
+
+
+def _standing(row: Any) -> tuple[Place, str]:
+    own = message_id(row["tenant_id"], row["organization_id"], row["event_id"])
+    return Place(row["shard"], row["position"]), own

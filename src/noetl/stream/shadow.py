@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-import msgspec
 import orjson
 
 from noetl.errors import LeaseLost
@@ -17,6 +16,7 @@ from noetl.ledger.database import Connection, Database
 from noetl.ledger.normalizer import normalize
 from noetl.ledger.shard_leases import fenced
 from noetl.model.event import Event
+from noetl.stream.divergence import begin_comparing
 from noetl.stream.encoding import decode
 from noetl.stream.following import ShardFollowing
 from noetl.stream.port import Delivery, EventStream
@@ -27,37 +27,15 @@ SELECT e.tenant_id, e.organization_id, e.stream_id, e.stream_version, {", ".join
 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) AS asked (execution_id, event_id, tenant_id, organization_id)
 JOIN noetl.event AS e USING (execution_id, event_id, tenant_id, organization_id)
 """  # noqa: S608
-_KNOWN = "SELECT sequence FROM noetl.divergence WHERE shard = $1"
+_KNOWN = "SELECT sequence, began FROM noetl.divergence WHERE shard = $1 FOR UPDATE"
+# Months that were archived leave gaps between positions; only what is in the ledger can be missed.
+_PASSED_OVER = "SELECT count(*) FROM noetl.event WHERE shard = $1 AND position > $2 AND position < $3"
 _NOTE = """
-INSERT INTO noetl.divergence AS known (shard, sequence, seen, equal, missing, different, redelivered, first)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8::text::jsonb)
-ON CONFLICT (shard) DO UPDATE SET sequence = greatest(known.sequence, excluded.sequence), seen = known.seen + excluded.seen,
-    equal = known.equal + excluded.equal, missing = known.missing + excluded.missing,
-    different = known.different + excluded.different, redelivered = known.redelivered + excluded.redelivered,
-    first = coalesce(known.first, excluded.first), updated_at = clock_timestamp()
+UPDATE noetl.divergence SET sequence = greatest(sequence, $2), seen = seen + $3, compared = compared + $4, equal = equal + $5,
+    missing = missing + $6, different = different + $7, redelivered = redelivered + $8,
+    first = coalesce(first, $9::text::jsonb), updated_at = clock_timestamp()
+WHERE shard = $1
 """
-_REPORT = (
-    "SELECT shard, sequence, seen, equal, missing, different, redelivered, first FROM noetl.divergence ORDER BY shard"
-)
-
-
-class Divergence(msgspec.Struct, frozen=True):
-    """What was found in a shard. `missing` are events that only one side has, `different` rows of other bytes."""
-
-    shard: int
-    position: int
-    head: int
-    seen: int
-    equal: int
-    missing: int
-    different: int
-    redelivered: int
-    first: dict[str, Any] | None
-
-    @property
-    def diverges(self) -> bool:
-        """Whether the materializer would have written something else."""
-        return self.missing + self.different > 0
 
 
 class Shadow:
@@ -67,6 +45,10 @@ class Shadow:
         self._database = database
         self._token = token
         self._following = ShardFollowing(stream, "shadow", self._compare)
+
+    async def begin(self) -> None:
+        """Note where the ledger ends, if no shadow did before: all that comes behind it is to be compared."""
+        await begin_comparing(self._database)
 
     def hold(self, shards: frozenset[int]) -> None:
         """Work on these shards, and on no others."""
@@ -80,62 +62,86 @@ class Shadow:
         events = [decode(one.message.body) for one in deliveries]
         token = self._token(shard)
         async with self._database.transaction(None, "materializer") as connection:
-            if token is None or not await fenced(connection, "materializer", shard, token):
-                raise LeaseLost(f"shard {shard} belongs to another materializer now")
-            last = await connection.fetchval(_KNOWN, shard) or 0
-            found = await _standing(connection, events)
-            counts = {"equal": 0, "missing": 0, "different": 0, "redelivered": 0}
-            first: dict[str, Any] | None = None
+            if token is None or not await fenced(connection, "shadow", shard, token):
+                raise LeaseLost(f"shard {shard} is compared by another process now")
+            known = await connection.fetchrow(_KNOWN, shard)
+            assert known is not None
+            found = _Found(known["sequence"], known["began"])
+            standing = await _standing(connection, events)
             for event in events:
-                kind, said = _judged(event, last, found)
-                for one in kind:
-                    counts[one] += 1
-                last = max(last, event.position)
-                first = first or said
-            told = None if first is None else orjson.dumps(first).decode()
-            await connection.execute(_NOTE, shard, last, len(events), *counts.values(), told)
+                passed_over = 0
+                if found.gap_before(event):
+                    passed_over = await connection.fetchval(_PASSED_OVER, shard, found.place, event.position)
+                found.take(event, standing.get(_key(event)), passed_over)
+            await connection.execute(_NOTE, shard, *found.counts(len(events)))
 
 
-def _judged(event: Event, last: int, found: dict[Any, Any]) -> tuple[list[str], dict[str, Any] | None]:
-    """Say how an event compares, and what to tell of it if it does not."""
-    place = {"event_id": str(event.event_id), "position": event.position, "event_type": event.event_type}
-    if event.position <= last:
-        return ["redelivered"], None
-    kinds, said = [], None
-    if last and event.position > last + 1:
-        kinds.append("missing")
-        said = place | {"what": f"positions {last + 1} to {event.position - 1} never came through the stream"}
-    row = found.get((event.execution_id, event.event_id, event.tenant_id, event.organization_id))
-    if row is None:
-        return [*kinds, "missing"], said or place | {"what": "the ledger lacks this event"}
+class _Found:
+    """What a batch of one shard comes to, behind what was compared before it."""
+
+    def __init__(self, last: int, began: int) -> None:
+        self._last = last
+        self._began = began
+        self._compared = self._equal = self._missing = self._different = self._redelivered = 0
+        self._first: dict[str, Any] | None = None
+
+    @property
+    def place(self) -> int:
+        """Behind which position every event has to come."""
+        return max(self._last, self._began)
+
+    def gap_before(self, event: Event) -> bool:
+        """Tell whether positions were passed over that the shadow is to compare."""
+        return event.position > self.place + 1
+
+    def take(self, event: Event, row: tuple[Any, ...] | None, passed_over: int) -> None:
+        """Compare an event with its row, if it has one; `passed_over` events of the ledger never came before it."""
+        if event.position <= self._last:
+            self._redelivered += 1
+            return
+        if passed_over:
+            self._missing += passed_over
+            self._tell(
+                event, f"{passed_over} events between positions {self.place} and {event.position} never came through the stream"
+            )  # fmt: skip
+        self._last = event.position
+        self._compared += event.position > self._began
+        if row is None:
+            self._missing += 1
+            self._tell(event, "the ledger lacks this event")
+        elif differing := _differing(event, row):
+            self._different += 1
+            self._tell(event, f"other bytes in {', '.join(differing)}")
+        else:
+            self._equal += 1
+
+    def counts(self, seen: int) -> tuple[Any, ...]:
+        """Return what is noted of the shard."""
+        first = None if self._first is None else orjson.dumps(self._first).decode()
+        return (
+            self._last, seen, self._compared, self._equal, self._missing, self._different, self._redelivered, first,
+        )  # fmt: skip
+
+    def _tell(self, event: Event, what: str) -> None:
+        self._first = self._first or {
+            "event_id": str(event.event_id), "position": event.position, "event_type": event.event_type, "what": what,
+        }  # fmt: skip
+
+
+def _differing(event: Event, row: tuple[Any, ...]) -> list[str]:
+    """Return the columns in which the row is other than the one that would be written."""
     own = (event.stream_id, event.stream_version, *normalize(event))
     names = ("stream_id", "stream_version", *ROW_COLUMNS)
-    differing = [name for name, ours, theirs in zip(names, own, row, strict=True) if ours != theirs]
-    if differing:
-        return [*kinds, "different"], said or place | {"what": f"other bytes in {', '.join(differing)}"}
-    return [*kinds, "equal"], said
+    return [name for name, ours, theirs in zip(names, own, row, strict=True) if ours != theirs]
 
 
-async def _standing(connection: Connection, events: Sequence[Event]) -> dict[Any, Any]:
-    columns = zip(*((e.execution_id, e.event_id, e.tenant_id, e.organization_id) for e in events), strict=True)
-    rows = await connection.fetch(_ROWS, *map(list, columns))
+def _key(event: Event) -> tuple[int, int, str, str]:
+    return event.execution_id, event.event_id, event.tenant_id, event.organization_id
+
+
+async def _standing(connection: Connection, events: Sequence[Event]) -> dict[Any, tuple[Any, ...]]:
+    rows = await connection.fetch(_ROWS, *map(list, zip(*map(_key, events), strict=True)))
     return {
         (row["execution_id"], row["event_id"], row["tenant_id"], row["organization_id"]): tuple(row.values())[2:]
         for row in rows
     }
-
-
-async def divergence(database: Database) -> list[Divergence]:
-    """Return what materializers in shadow found so far, shard by shard."""
-    async with database.transaction(None) as connection:
-        heads = {
-            row["shard"]: row["position"] for row in await connection.fetch("SELECT shard, position FROM noetl.shard")
-        }
-        rows = await connection.fetch(_REPORT)
-    return [
-        Divergence(
-            row["shard"], row["sequence"], heads[row["shard"]], row["seen"], row["equal"], row["missing"], row["different"],
-            row["redelivered"], None if row["first"] is None else orjson.loads(row["first"]),
-        )
-        for row in rows
-    ]  # fmt: skip

@@ -15,7 +15,7 @@ from noetl.faults import reach
 from noetl.ledger.database import Database
 from noetl.ledger.shard_leases import fenced_of
 from noetl.stream.encoding import message_id
-from noetl.stream.port import EventStream, Message
+from noetl.stream.port import EventStream, Message, Place
 from noetl.stream.relay_filling import RelayMeter
 
 _log = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ CROSS JOIN LATERAL (
     ORDER BY e.position LIMIT $3
 ) AS p
 """
+_ANY = "SELECT EXISTS (SELECT FROM noetl.pending_event WHERE shard = ANY ($1))"
 _OVERDUE = """
 SELECT DISTINCT shard FROM noetl.pending_event
 WHERE shard = ANY ($1) AND ingest_time < clock_timestamp() - make_interval(secs => $2)
@@ -55,15 +56,17 @@ class WaitingEvents:
         self._created: str | None = None
         self._tokens: dict[int, UUID] = {}
         self._at: dict[int, int] = {}
+        self._last: tuple[Place, str] | None = None
+        """Place and id of the message that was published last."""
 
     async def look(self) -> None:
         """See whether the stream is still the one it was, and whether anything waits for too long."""
-        created = (await self._stream.open()).created
-        if created != self._created:
-            if self._created is not None:
-                _log.warning("the stream %s was made anew: what still waits is published again", self._stream.name)
-            self._created = created
-            self._tokens.clear()
+        if self._created is None:
+            return
+        await self._see()
+        if not await self._stands():
+            self._last, self._at = None, dict.fromkeys(self._at, 0)
+            return
         async with self._database.transaction(None, "relay") as connection:
             rows = await connection.fetch(_OVERDUE, list(self._tokens), OVERDUE_SECONDS)
         for row in rows:
@@ -72,7 +75,10 @@ class WaitingEvents:
     async def publish(self, tokens: Mapping[int, UUID]) -> int:
         """Publish what waits in the shards that are held with these tokens, and return how many events that was."""
         if self._created is None:
-            await self.look()
+            # Where no event ever waits, there need not be a stream for them.
+            if not await self._anything(tokens):
+                return 0
+            await self._see()
         await self._take_up(tokens)
         published = 0
         while self._tokens:
@@ -82,14 +88,35 @@ class WaitingEvents:
                 break
             reach("waiting.before_publish")
             began = time.perf_counter()
-            await self._stream.publish([_message(row) for row in rows])
+            messages = [_message(row) for row in rows]
+            stored = await self._stream.publish(messages)
             reach("waiting.after_publish")
+            self._last = Place(messages[-1].shard, stored[-1].sequence), messages[-1].message_id
             if self._meter is not None:
                 self._meter.acknowledged(time.perf_counter() - began)
                 self._meter.decided(len(rows))
             await self._move({row["shard"]: row["position"] for row in rows})
             published += len(rows)
         return published
+
+    async def _stands(self) -> bool:
+        """Tell whether the stream has what was published last; one that does not may have lost more of what still waits."""
+        if self._last is None:
+            return True
+        place, own = self._last
+        return (await self._stream.ids_at([place])).get(place) == own
+
+    async def _anything(self, tokens: Mapping[int, UUID]) -> bool:
+        async with self._database.transaction(None, "relay") as connection:
+            return bool(await connection.fetchval(_ANY, list(tokens)))
+
+    async def _see(self) -> None:
+        created = (await self._stream.open()).created
+        if created != self._created:
+            if self._created is not None:
+                _log.warning("the stream %s was made anew: what still waits is published again", self._stream.name)
+            self._created, self._last = created, None
+            self._tokens.clear()
 
     async def _take_up(self, tokens: Mapping[int, UUID]) -> None:
         """Go on where the cursors stand in shards that were taken since the last time; forget those that were lost."""

@@ -102,10 +102,7 @@ class Playbooks:
 
     async def data(self, state: State, step: str) -> Any:
         """Return what a step came to, fetched if it is kept outside the ledger."""
-        result = state.results[step]
-        if result.data is None and result.ref is not None:
-            return await self.engine.executions.load(self.scope, result.ref)
-        return result.data
+        return await self.engine.executions.data(self.scope, state.results[step])
 
     async def credential(self, name: str, type_name: str, **data: Any) -> None:
         """Keep a credential, encrypted, as a user would."""

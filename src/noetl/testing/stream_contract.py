@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Protocol
 
 import pytest
 
 from noetl.errors import InputError, NotFound
-from noetl.stream.port import Delivery, DurableLag, EventStream, Message, Subscription
+from noetl.stream.port import Delivery, DurableLag, EventStream, Message, Place, Subscription
 from noetl.testing.engine import until
 
 SOON = 10.0
 """Longer than anything takes that is going to happen."""
+_CLOCKS_APART = timedelta(minutes=1)
 
 
 class Ground(Protocol):
@@ -84,6 +86,8 @@ class StreamContract:
 
     keeps_messages: ClassVar[bool] = True
     """Whether messages are the stream's own, so that wiping removes them."""
+    knows_readers: ClassVar[bool] = True
+    """Whether the stream can tell who waits for messages."""
 
     async def test_messages_of_a_shard_come_in_the_order_of_publishing(self, ground: Ground) -> None:
         put = {shard: await ground.put(shard, 20) for shard in (0, 7, 15)}
@@ -235,6 +239,20 @@ class StreamContract:
         await ground.put(0, 1)
         await comes_to(ground.stream.lags, [DurableLag("one", 0, 3), DurableLag("one", 1, 0), behind[2]])
 
+    async def test_it_is_known_since_when_the_first_message_behind_a_sequence_waits(self, ground: Ground) -> None:
+        before = datetime.now(UTC) - _CLOCKS_APART
+        assert await ground.stream.came_at(4, 0) is None
+        put = await ground.put(4, 2)
+        await ground.put(5, 1)
+        more = await ground.put(4, 1)
+        first, second, third = [each.sequence for each in await ground.stream.publish([*put, *more])]
+        times = [await ground.stream.came_at(4, after) for after in (0, first, second)]
+        known = [time for time in times if time is not None]
+        assert len(known) == 3
+        assert before < known[0] <= known[1] <= known[2] < datetime.now(UTC) + _CLOCKS_APART
+        assert await ground.stream.came_at(4, third) is None
+        assert await ground.stream.came_at(6, 0) is None
+
     async def test_the_state_says_what_the_stream_holds(self, ground: Ground) -> None:
         before = await ground.stream.state()
         assert (before.messages, before.first_sequence) == (0, before.last_sequence + 1)
@@ -243,6 +261,18 @@ class StreamContract:
         assert (after.name, after.created) == (ground.stream.name, before.created)
         assert (after.messages, after.last_sequence - before.last_sequence) == (3, 3)
         assert await (await ground.again()).state() == after
+
+    async def test_places_tell_which_message_stands_there(self, ground: Ground) -> None:
+        put = {shard: await ground.put(shard, 3) for shard in (0, 7)}
+        given = await drain(await ground.stream.subscribe("reader"), 6)
+        placed = {Place(each.message.shard, each.sequence): each.message.message_id for each in given}
+        nowhere = Place(0, max(place.sequence for place in placed) + 5)
+        assert await ground.stream.ids_at([*placed, nowhere]) == placed
+        other = Place(3, next(iter(placed)).sequence)
+        assert await ground.stream.ids_at([other]) == {}
+        ends = await ground.stream.ends()
+        assert sorted(ends.values()) == sorted(messages[-1].message_id for messages in put.values())
+        assert ends.items() <= placed.items()
 
     async def test_a_stream_that_was_wiped_is_another_one(self, ground: Ground) -> None:
         await ground.put(0, 3)
@@ -260,6 +290,15 @@ class StreamContract:
             assert ids(await drain(reader, 1)) == ids(put)
         else:
             assert len(await drain(reader, 3)) == 3
+
+    async def test_readers_are_those_who_wait_for_messages(self, ground: Ground) -> None:
+        one, other = await ground.stream.subscribe("one", [0, 1]), await ground.stream.subscribe("other", [1])
+        await nothing_more(one)
+        await nothing_more(other)
+        both = {"one", "other"} if self.knows_readers else set()
+        await comes_to(ground.stream.readers, both)
+        await other.close()
+        await comes_to(ground.stream.readers, both - {"other"})
 
     async def test_a_durable_that_was_forgotten_begins_anew(self, ground: Ground) -> None:
         put = await ground.put(0, 2)

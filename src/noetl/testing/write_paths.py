@@ -1,21 +1,29 @@
-"""The write path `stream` around a ledger of a test: what waits is published and materialized in this process."""
+"""The write paths `stream` and `shadow` around a ledger of a test: relay, materializer and shadow run in this process."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Final
 
 from noetl.ledger.database import Database
 from noetl.ledger.notifier import Notifier, listening
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.shard_leases import ShardLeases
+from noetl.ledger.write_path_change import WritePathChange
+from noetl.model.shard import SHARD_COUNT
+from noetl.stream.divergence import divergence, verdict
 from noetl.stream.draining import drained
 from noetl.stream.materializer import Materializer
 from noetl.stream.memory import MemoryStream
 from noetl.stream.port import EVENTS, EventStream
 from noetl.stream.relay import Relay
+from noetl.stream.shadow import Shadow
 from noetl.stream.waiting import WaitingEvents
+
+COMPARE_SECONDS: Final = 60.0
+"""How long a shadow may take to come to the end of what a test wrote."""
 
 
 @asynccontextmanager
@@ -37,11 +45,52 @@ async def write_path_stream(
     await materializing.start(materializer.hold)
     await relay.start()
     try:
-        await ledger.way.change("stream")
+        changes = WritePathChange(database, ledger.way, partial(drained, database, stream))
+        await changes.to("stream")
         yield
-        await ledger.way.change("ledger", partial(drained, database, stream))
+        await changes.to("ledger")
     finally:
         await relay.stop()
         await materializer.stop()
         await materializing.stop()
         await notifier.close()
+
+
+@asynccontextmanager
+async def write_path_shadow(database: Database, mirror: EventStream) -> AsyncIterator[None]:
+    """Compare every event that is written in the time of the block, and hold at its end that all of them are alike."""
+    relay = Relay(
+        database, mirror, ShardLeases(database, "relay", "tests"), lambda: listening(database, "relay", 0.2)
+    )  # fmt: skip
+    async with comparing(database, mirror):
+        await relay.start()
+        try:
+            yield
+            await assert_alike(database)
+        finally:
+            await relay.stop()
+
+
+@asynccontextmanager
+async def comparing(database: Database, mirror: EventStream) -> AsyncIterator[None]:
+    """Compare what comes through a stream for the time of the block."""
+    leases = ShardLeases(database, "shadow", "tests")
+    shadow = Shadow(database, mirror, leases.token)
+    await shadow.begin()
+    await leases.start(shadow.hold)
+    try:
+        yield
+    finally:
+        await shadow.stop()
+        await leases.stop()
+
+
+async def assert_alike(database: Database) -> int:
+    """Hold that everything written since the shadow began was compared and is alike, and return how much that is."""
+    found = await divergence(database, COMPARE_SECONDS)
+    compared, written = sum(one.compared for one in found), sum(one.written for one in found)
+    assert len(found) == SHARD_COUNT
+    assert not [one for one in found if one.diverges]
+    assert compared == written
+    assert verdict(found) == ("proven" if written else "unproven")
+    return compared

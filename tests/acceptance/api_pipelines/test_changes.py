@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.unit.api.serving import Server
 from tests.unit.dispatch.tasks.ground import Ground
 
@@ -53,6 +55,36 @@ async def test_a_backfill_is_previewed_requested_and_looked_after(server: Server
     await server.call("GET", "/api/backfills/7", status=404)
     refused = await server.call("POST", path, {"start": "6", "end": "1"}, status=400)
     assert "nothing from 6 to 1" in refused["detail"]
+
+
+async def test_a_change_under_a_key_is_made_once(server: Server, ground: Ground) -> None:
+    await ground.built()
+    for path, id_of, asked, other in (
+        (
+            "/api/datasets/shop.clean.0/invalidate",
+            lambda answer: answer["invalidation_id"],
+            asked_of_day(1),
+            asked_of_day(2),
+        ),
+        (
+            "/api/datasets/shop.orders.0/backfill",
+            lambda answer: answer["backfill"]["backfill_id"],
+            {"start": "1", "end": "3"},
+            {"start": "1", "end": "4"},
+        ),
+    ):
+        key = {"Idempotency-Key": f"key of {path}"}
+        calls = [server.call("POST", path, asked, headers=key, status=201) for _ in range(3)]
+        assert len({id_of(answer) for answer in await asyncio.gather(*calls)}) == 1
+        problem = await server.call("POST", path, other, headers=key, status=422)
+        assert problem["code"] == "idempotency_key_reused"
+    taken = {"Idempotency-Key": "key of /api/datasets/shop.orders.0/backfill"}
+    await server.call("POST", "/api/datasets/shop.clean.0/invalidate", asked_of_day(1), headers=taken, status=422)
+
+
+def asked_of_day(day: int) -> dict[str, str]:
+    """Return the request by which a day is said to be wrong."""
+    return {"partition_key": f"day={day}"}
 
 
 async def test_what_was_missed_and_what_operators_keep_is_told(server: Server, ground: Ground) -> None:

@@ -9,7 +9,8 @@ import asyncpg
 import pytest
 
 from noetl.dispatch.local import LocalDispatch
-from noetl.execute import row_claims
+from noetl.execute.slot import Slot
+from noetl.execute.tools.postgres_target import DEFAULT_POOL, Target
 from noetl.testing.engine import until
 from noetl.testing.playbooks import Playbooks, playbook
 
@@ -88,15 +89,16 @@ async def test_a_commit_per_frame_keeps_what_is_good(playbooks: Playbooks, user_
     await user_database.execute("ALTER TABLE done ADD CHECK (id <> 7)")
     state = await playbooks.run(draining("{max_rows: 10, commit: frame}"))
 
-    assert (state.status, state.error) == ("FAILED", "1 of 30 rows failed")
+    assert state.status == "FAILED"
+    assert (state.error or "").startswith("1 of 30 rows failed; first: row ")
+    assert (state.error or "").endswith(': new row for relation "done" violates check constraint "done_id_check"')
     done = await user_database.fetch("SELECT id FROM done ORDER BY id")
     assert [row["id"] for row in done] == [n for n in range(1, 31) if n != 7]
 
 
 async def test_a_frame_that_is_done_does_not_wait_for_a_claim_that_others_hold_up(
-    playbooks: Playbooks, user_database: asyncpg.Connection, empty_url: str, monkeypatch: pytest.MonkeyPatch
+    playbooks: Playbooks, user_database: asyncpg.Connection, empty_url: str
 ) -> None:
-    monkeypatch.setattr(row_claims, "QUICK_SECONDS", 0.05)
     await fill(user_database, 20)
     other = await asyncpg.connect(empty_url)
     text = draining("{max_rows: 10}", slots=1).replace(" FOR UPDATE SKIP LOCKED", "")
@@ -135,17 +137,70 @@ async def test_a_heartbeat_that_finds_a_frame_ended_does_not_stop_what_follows(
     assert [event["event_type"] for event in frames] == ["frame.dispatched"] * 3
 
 
-async def test_a_claim_held_for_too_long_is_let_go_and_made_again(
+async def test_rows_do_not_wait_until_the_end_of_the_frame_before_is_recorded(
     playbooks: Playbooks, user_database: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_claims, "FRESH_SECONDS", 0.0)
-    await fill(user_database, 50)
+    await fill(user_database, 30)
+    commit = LocalDispatch.commit_frame
+
+    async def once_the_next_is_worked_on(
+        dispatch: LocalDispatch, grant: Any, frame: Any, *args: Any, **options: Any
+    ) -> Any:
+        async def has_gone_on() -> bool:
+            return bool(await user_database.fetchval("SELECT count(*) > 10 FROM done"))
+
+        if frame.frame_index == 0:
+            await until(has_gone_on, "a row of the second frame")
+        return await commit(dispatch, grant, frame, *args, **options)
+
+    monkeypatch.setattr(LocalDispatch, "commit_frame", once_the_next_is_worked_on)
     state = await playbooks.run(draining("{max_rows: 10}", slots=1))
 
     assert state.status == "COMPLETED", state.error
-    assert await all_done_once(user_database, 50)
-    worker = await playbooks.worker()
-    assert worker.claims > 5
+    assert await all_done_once(user_database, 30)
+    assert state.results["drain"].data["completed"] == 30
+
+
+async def test_a_frame_that_is_lost_before_its_end_is_recorded_is_worked_off_again(
+    playbooks: Playbooks, user_database: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(user_database, 30)
+    commit, fail = LocalDispatch.commit_frame, LocalDispatch.fail_frame
+
+    async def after_it_was_lost(dispatch: LocalDispatch, grant: Any, frame: Any, *args: Any, **options: Any) -> Any:
+        if (frame.frame_index, frame.attempt) == (0, 1):
+            await fail(dispatch, frame, {"message": "lost"}, max_attempts=3, worker="another")
+        return await commit(dispatch, grant, frame, *args, **options)
+
+    monkeypatch.setattr(LocalDispatch, "commit_frame", after_it_was_lost)
+    state = await playbooks.run(draining("{max_rows: 10}", slots=1))
+
+    assert state.status == "COMPLETED", state.error
+    assert state.results["drain"].data["completed"] == 30
+    done = await user_database.fetch("SELECT id, count(*) AS times FROM done GROUP BY id ORDER BY id")
+    assert [tuple(row) for row in done] == [(n, 2 if n <= 10 else 1) for n in range(1, 31)]
+
+
+async def test_what_cannot_be_recorded_fails_the_frame_and_not_the_ones_after_it(
+    playbooks: Playbooks, user_database: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(user_database, 30)
+    stored = Slot._stored_table
+    tries = 0
+
+    async def broken(slot: Slot, end: Any) -> Any:
+        nonlocal tries
+        if end.rows[0].index == 0:
+            tries += 1
+            raise ValueError("no table can be made of this")
+        return await stored(slot, end)
+
+    monkeypatch.setattr(Slot, "_stored_table", broken)
+    state = await playbooks.run(draining("{max_rows: 10, max_attempts: 2}", slots=1))
+
+    assert (state.status, tries) == ("FAILED", 2)
+    assert (state.error or "").startswith("10 of 30 rows failed")
+    assert await user_database.fetchval("SELECT count(DISTINCT id) FROM done") == 30
 
 
 async def test_a_claim_sees_what_the_frame_before_it_has_set(
@@ -174,6 +229,22 @@ async def test_rows_that_rows_add_are_worked_off_too(playbooks: Playbooks, user_
 
     assert state.status == "COMPLETED", state.error
     assert await all_done_once(user_database, 11)
+
+
+async def test_claims_go_over_as_many_connections_as_the_cursor_says(
+    playbooks: Playbooks, user_database: asyncpg.Connection
+) -> None:
+    await fill(user_database, 30)
+    text = draining("{max_rows: 5}").replace(
+        "        auth: pg_local\n", "        auth: pg_local\n        options: {pool_size: 1}\n"
+    )
+    state = await playbooks.run(text)
+
+    assert state.status == "COMPLETED", state.error
+    assert await all_done_once(user_database, 30)
+    worker = await playbooks.worker()
+    sizes = {part.pool_size for key in worker._services.resources._made for part in key if isinstance(part, Target)}  # type: ignore[attr-defined]
+    assert sizes == {1, DEFAULT_POOL}
 
 
 async def test_a_table_without_rows_is_drained_at_once(playbooks: Playbooks, user_database: asyncpg.Connection) -> None:

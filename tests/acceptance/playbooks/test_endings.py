@@ -57,7 +57,8 @@ async def test_a_tool_that_raises_is_a_failed_task(playbooks: Playbooks, monkeyp
 
     assert step.status == "FAILED"
     assert step.error == "playbook tests/it, step a, task a: the shell tool broke off with LookupError"
-    assert (rows.status, rows.error) == ("FAILED", "3 of 3 rows failed")
+    first = "row 0: playbook tests/it, step a, task a: the shell tool broke off with LookupError"
+    assert (rows.status, rows.error) == ("FAILED", f"3 of 3 rows failed; first: {first}")
     await ended(playbooks, step)
     await ended(playbooks, rows)
 

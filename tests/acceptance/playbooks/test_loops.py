@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import ClassVar
 
 import asyncpg
@@ -147,7 +148,8 @@ async def test_rows_that_set_more_than_an_event_holds_fail_and_are_told_why(play
         rows=list(range(10)),
     )
 
-    assert (state.status, state.error) == ("FAILED", "4 of 10 rows failed")
+    assert state.status == "FAILED"
+    assert (state.error or "").startswith("4 of 10 rows failed; first: row 6: ")
     assert len(state.ctx["all"]) == 6
     (committed,) = await playbooks.events(state.execution_id, "frame.committed")
     assert "set more than 32768 bytes in ctx" in committed["result"]["errors"][0]["message"]
@@ -166,7 +168,8 @@ async def test_rows_that_fail_are_counted_and_named_and_arcs_decide(playbooks: P
     )
 
     assert failed.status == "FAILED"
-    assert failed.error == "1 of 4 rows failed"
+    problem = "ZeroDivisionError: integer division or modulo by zero (line 1)"
+    assert failed.error == f"1 of 4 rows failed; first: row 1: {problem}"
     assert failed.results["each"].data["results"] == [10, None, 5, 2]
     committed = await playbooks.events(failed.execution_id, "frame.committed")
     (bad,) = [event for event in committed if event["meta"].get("failed_count")]
@@ -211,7 +214,8 @@ async def test_frames_worked_off_as_one_are_tried_again_as_one(playbooks: Playbo
             rows=list(range(10)),
         )
 
-    assert (state.status, state.error) == ("FAILED", "4 of 10 rows failed")
+    assert state.status == "FAILED"
+    assert (state.error or "").startswith("4 of 10 rows failed; first: rows 4 to 7: POST ")
     assert sorted(tried) == [[0, 1, 2, 3]] * 2 + [[4, 5, 6, 7]] * 2 + [[8, 9]]
     assert counts(state)[1:3] == (6, 4)
     kinds = Counter(event["event_type"] for event in await playbooks.events(state.execution_id))
@@ -268,7 +272,8 @@ async def test_statements_left_to_the_end_of_a_frame_fail_alone(
         rows=list(range(30)),
     )
 
-    assert (state.status, state.error) == ("FAILED", "1 of 30 rows failed")
+    problem = 'new row for relation "kept" violates check constraint "kept_n_check"'
+    assert (state.status, state.error) == ("FAILED", f"1 of 30 rows failed; first: row 13: {problem}")
     kept = await user_database.fetch("SELECT n, place FROM kept ORDER BY n")
     assert [tuple(row) for row in kept] == [(n, n) for n in range(30) if n != 13]
     committed = await playbooks.events(state.execution_id, "frame.committed")
@@ -327,4 +332,17 @@ async def test_a_fan_out_is_as_strict_as_it_says(playbooks: Playbooks) -> None:
     assert (lenient.status, lenient.ctx, lenient.swallowed) == ("COMPLETED", {"ended": "partial", "done": 2}, 1)
     assert (strict.status, strict.ctx["ended"]) == ("FAILED", "failed")
     shards = Counter(event["event_type"] for event in await playbooks.events(lenient.execution_id))
-    assert (shards["loop.shard.enqueued"], shards["loop.shard.done"], shards["loop.shard.failed"]) == (3, 2, 1)
+    assert (shards["loop.shard.done"], shards["loop.shard.failed"]) == (2, 1)
+    assert (shards["loop.shard.enqueued"], shards["loop.shard.attempt_failed"]) == (5, 2)
+
+
+async def test_a_shard_that_fails_is_tried_again_by_itself(playbooks: Playbooks, tmp_path: Path) -> None:
+    code = "import os; was = os.path.exists(path); open(path, 'w').close(); result = n if was else 1 // 0"
+    tool = f"{{kind: python, input: {{n: '{{{{ row }}}}', path: '{tmp_path}/{{{{ row }}}}'}}, code: \"{code}\"}}"
+    fanout = "{mode: fanout, max_in_flight: 2, fanout: {max_shard_retries: 1}}"
+    state = await loop(playbooks, fanout, tool=tool, rows=[1, 2, 3])
+
+    assert state.status == "COMPLETED", state.error
+    assert state.results["each"].data["results"] == [1, 2, 3]
+    shards = Counter(event["event_type"] for event in await playbooks.events(state.execution_id))
+    assert (shards["loop.shard.attempt_failed"], shards["loop.shard.done"], shards["loop.shard.failed"]) == (3, 3, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from noetl.payloads.codec import decode_json
 from noetl.testing.playbooks import Playbooks, playbook
 
@@ -54,8 +56,8 @@ async def test_a_result_stays_inline_up_to_its_limit(playbooks: Playbooks) -> No
     for size, inline in (
         (100, (True, True)),
         (2_000, (False, True)),
-        (40_000, (False, True)),
-        (70_000, (False, False)),
+        (65_534, (False, True)),
+        (65_535, (False, False)),
     ):
         state = await playbooks.run(text, {"bytes": size})
         assert state.status == "COMPLETED", state.error
@@ -171,3 +173,102 @@ async def test_numbers_and_texts_of_all_kinds_come_back_as_they_are(playbooks: P
     expected = [1, 1.5, str(2**60), True, None, "007", "", {"a": [1.0, 10]}, "ünïcödé \U0001f600"]
     assert [(type(value), value) for value in each] == [(type(value), value) for value in made]
     assert made == expected
+
+
+MANY = """
+  - step: l
+    loop: {in: "{{ range(workload.many) | list }}", iterator: x, spec: {mode: fanout, max_in_flight: 4}}
+    tool: {kind: python, input: {x: "{{ x }}", size: "{{ workload.size }}"}, code: "result = {'x': x, 'text': 'y' * size}"}
+"""
+
+
+@pytest.mark.parametrize(("many", "size", "is_large"), [(50, 1, False), (50, 1000, True), (0, 1, False)])
+async def test_what_the_rows_of_a_loop_came_to_is_read_the_same_wherever_it_stands(
+    playbooks: Playbooks, many: int, size: int, is_large: bool
+) -> None:
+    """50 shards take more than 32 KiB as tables, but as values only where the values are large."""
+    state = await playbooks.run(
+        playbook(
+            f"workload: {{many: {many}, size: {size}}}\nworkflow:{MANY}"
+            + """    set: {ctx.own: "{{ l.results | map(attribute='x') | sum }}", ctx.output: "{{ output.data.results | length }}"}
+    next: {arcs: [{step: again, when: "{{ l.data.results | length == workload.many }}"}]}
+  - step: again
+    loop: {in: "{{ l }}", iterator: row, spec: {mode: parallel, max_in_flight: 2}}
+    tool: {kind: python, input: {x: "{{ row.x }}"}, code: "result = x + 1"}
+    next: {arcs: [{step: used}]}
+  - step: used
+    tool: {kind: python, input: {last: "{{ l.results[-1].x if l.results else none }}"}, code: "def main(last, l, again): return [last, len(l['results']), l['total'], sum(again['results'])]"}
+    next: {arcs: [{step: text}]}
+  - step: text
+    tool: {kind: shell, command: "echo {{ l.results | length }} {{ l.completed }}"}
+"""
+        )
+    )
+
+    assert state.status == "COMPLETED", state.error
+    assert (state.results["l"].ref is not None) == is_large
+    assert ("results" in state.results["l"].data) == (bool(many) and not is_large)
+    total = sum(range(many))
+    assert state.ctx == {"own": total, "output": many}
+    assert await playbooks.data(state, "used") == [many - 1 if many else None, many, many, total + many]
+    assert state.results["text"].data["stdout"] == f"{many} {many}\n"
+
+
+async def test_rows_that_came_to_much_are_fetched_by_their_reference(playbooks: Playbooks) -> None:
+    state = await playbooks.run(
+        playbook(
+            f"workload: {{many: 50, size: 1000}}\nworkflow:{MANY}"
+            + """    next: {arcs: [{step: fetched}]}
+  - step: fetched
+    tool: {kind: artifact, action: get, input: {result_ref: "{{ l._ref }}"}, output: {select: [{path: $.row_count, as: n}]}}
+    next: {arcs: [{step: same}]}
+  - step: same
+    tool: {kind: result_fetch, ref: "{{ l._ref }}"}
+    next: {arcs: [{step: counted}]}
+  - step: counted
+    tool: {kind: duckdb, input: {levels: "{{ l }}"}, command: "SELECT sum(x)::INT AS n FROM levels"}
+"""
+        )
+    )
+
+    assert state.status == "COMPLETED", state.error
+    assert state.results["fetched"].selected == {"n": 50}
+    for step in ("fetched", "same"):
+        data = await playbooks.data(state, step)
+        assert [row["x"] for row in data["rows"]] == list(range(50))
+        assert [frame["first_index"] for frame in data["frames"]] == list(range(50))
+    assert state.results["counted"].data["rows"] == [{"n": sum(range(50))}]
+
+
+async def test_a_childs_large_results_are_its_parents(playbooks: Playbooks) -> None:
+    await playbooks.register(playbook(f"workload: {{many: 50, size: 1000}}\nworkflow:{MANY}", "tests/child"))
+    await playbooks.register(
+        playbook(
+            "workflow:\n  - step: one\n    tool: {kind: python, code: \"result = {'t': 'x' * 99999}\"}\n", "tests/large"
+        )
+    )
+    state = await playbooks.run(
+        playbook("""
+        workflow:
+          - step: call
+            tool: {kind: playbook, path: tests/child, return_step: l}
+            set: {ctx.total: "{{ call.total }}", ctx.last: "{{ output.data.results[49].x }}"}
+            next: {arcs: [{step: large}]}
+          - step: large
+            tool: {kind: playbook, path: tests/large}
+            set: {ctx.length: "{{ large.t | length }}"}
+            next: {arcs: [{step: over}]}
+          - step: over
+            loop: {in: "{{ call }}", iterator: row}
+            tool: {kind: noop, set: {ctx.seen: "{{ row.x }}"}}
+            next: {arcs: [{step: each}]}
+          - step: each
+            loop: {in: [tests/child, tests/large], iterator: path}
+            tool: {kind: playbook, path: "{{ path }}"}
+            set: {ctx.rows: "{{ each.results[0].results | length }}", ctx.text: "{{ each.results[1].t | length }}"}
+        """)
+    )
+
+    assert state.status == "COMPLETED", state.error
+    assert state.ctx == {"total": 50, "last": 49, "length": 99_999, "seen": 49, "rows": 50, "text": 99_999}
+    assert (state.results["large"].data, "results" in state.results["call"].data) == (None, False)

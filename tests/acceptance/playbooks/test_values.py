@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncpg
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
@@ -63,6 +64,42 @@ async def test_what_is_undefined_fails_its_step_and_is_named(playbooks: Playbook
         state = await playbooks.run(playbook(text))
         assert state.status == "FAILED", body
         assert all(word in (state.error or "") for word in words), (body, state.error)
+
+
+@pytest.mark.parametrize(
+    ("body", "where", "line"),
+    [
+        (
+            "workflow:\n  - step: bad\n    spec:\n      timeout: '{{ ctx.absent }}'\n    tool: {kind: noop}\n",
+            "step bad, field spec.timeout",
+            "timeout:",
+        ),
+        (
+            "keychain:\n  - name: shop\n    kind: static\n    data:\n      token: '{{ ctx.absent }}'\n"
+            "workflow:\n  - step: bad\n    tool: {kind: shell, command: 'echo {{ keychain.shop.token }}'}\n",
+            "keychain entry shop, field data.token",
+            "token: '",
+        ),
+        (
+            "workflow:\n  - step: bad\n    loop:\n      cursor:\n        kind: postgres\n        auth: pg_local\n"
+            "        claim: |\n          SELECT 1 AS n\n          WHERE '{{ ctx.absent }}' = ''\n      iterator: row\n"
+            "      spec: {mode: cursor}\n    tool: {kind: noop}\n",
+            "step bad, field loop.cursor.claim",
+            "WHERE",
+        ),
+    ],
+    ids=["time limit", "keychain", "claim"],
+)
+async def test_what_is_undefined_is_told_with_its_line(
+    playbooks: Playbooks, user_database: asyncpg.Connection, body: str, where: str, line: str
+) -> None:
+    """INV-41."""
+    text = playbook(body)
+    state = await playbooks.run(text)
+    number = next(number for number, one in enumerate(text.splitlines(), 1) if line in one)
+    assert state.status == "FAILED"
+    assert f"{where}: 'ctx.absent' is undefined" in (state.error or "")
+    assert f"(line {number} of the playbook)" in (state.error or ""), state.error
 
 
 async def test_no_template_reaches_a_tool_as_text(playbooks: Playbooks, user_database: asyncpg.Connection) -> None:

@@ -56,6 +56,7 @@ async def test_a_slot_whose_lease_ran_out_before_its_frames_did_gives_the_frame_
         return await ground.engine.reaper.sweep()
 
     await until(taken_back, "a slot taken back")
+    assert (ground.engine.reaper.commands_republished, ground.engine.reaper.frames_republished) == (1, 1)
     (again,) = await dispatch.claim("second", 1, 0)
     every = list(range(0, ROWS, FRAME_ROWS))
     assert await work_off(dispatch, again, "second") == [(0, 2), *((first, 1) for first in every[1:])]

@@ -1,4 +1,4 @@
-"""What a projector's database role may change, and what a projector that lost its shard may: nothing."""
+"""What the database roles that hold shards may change, and what a projector that lost its shard may: nothing."""
 
 from __future__ import annotations
 
@@ -7,42 +7,50 @@ import psycopg
 import pytest
 
 from noetl.errors import LeaseLost
-from noetl.ledger.database import Database
+from noetl.ledger.database import Database, Role
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.shard_leases import ShardLeases
+from noetl.model.stream import Scope
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.holding import LeasedShards
 from noetl.project.port import Failure
 from noetl.project.postgres import PostgresProjectionStore
 from noetl.project.projector import Projector
 from noetl.project.upcast import Upcasters
-from noetl.testing.projecting import HOME, a_run, here, record, stored_rows
+from noetl.testing.drafts import Drafts
+from noetl.testing.projecting import HOME, IDS, a_run, here, record, stored_rows
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 
-WRITABLE = {
-    "projection",
-    "projection_checkpoint",
-    "projection_epoch",
-    "result_ref",
-    "snapshot",
-    "shard_holder",
-    "shard_lease",
-    "stream_durable",
-    "curated_answer",
+HOLDING = {"shard_holder", "shard_lease", "stream_durable"}
+"""What those who hold shards say of themselves."""
+WRITABLE: dict[Role, set[str]] = {
+    # Rows that are derived from events, and answers that operators' views remember.
+    "projector": HOLDING
+    | {"projection", "projection_checkpoint", "projection_epoch", "result_ref", "snapshot", "curated_answer"},
+    "relay": HOLDING | {"relay_cursor"},
+    "materializer": HOLDING
+    | {"event", "stream", "shard", "shard_outbox", "pending_event", "materialized", "divergence"},
 }
-"""Rows that are derived from events, what projectors say of themselves, and answers that operators' views remember."""
+POWERS: dict[Role, set[str]] = {
+    # It makes room for what it writes, and ends a change of the write path whose process died.
+    "materializer": {"ensure_event_partition_v1", "begin_change_v1", "renew_change_v1", "end_change_v1"},
+}
+"""Functions that a role may call and that run in the owner's rights."""
 
 
 class _DoneError(Exception):
     """What was tried was allowed, and is undone."""
 
 
-async def test_the_role_of_projectors_can_write_projections_only(owner_url: str, database: Database) -> None:
+@pytest.mark.parametrize("role", list(WRITABLE))
+async def test_a_role_that_holds_shards_can_write_what_it_is_there_for_and_nothing_else(
+    role: Role, owner_url: str, database: Database
+) -> None:
     with psycopg.connect(owner_url) as owner:
         tables = [name for (name,) in owner.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'noetl'")]
     assert len(tables) > 40
-    connection = await database.connect("projector")
+    connection = await database.connect(role)
     allowed = set()
     for table in tables:
         for statement in ("INSERT INTO noetl.{} DEFAULT VALUES", "DELETE FROM noetl.{}", "TRUNCATE noetl.{}"):
@@ -60,8 +68,33 @@ async def test_the_role_of_projectors_can_write_projections_only(owner_url: str,
         )
         if changes:
             allowed.add(table)
+    powerful = await connection.fetch(
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'noetl'::regnamespace AND prosecdef"
+        " AND has_function_privilege(oid, 'EXECUTE')"
+    )
     await connection.close()
-    assert allowed == WRITABLE
+    # A materializer's own function is not among these: it runs in the caller's rights.
+    assert {row["proname"] for row in powerful} == POWERS.get(role, set())
+    assert allowed == WRITABLE[role]
+
+
+async def test_a_projector_that_reads_for_one_organization_sees_no_other(
+    database: Database, ledger: PostgresLedger
+) -> None:
+    """Two organizations record events under the same execution id, as facts may name any."""
+    mine, other = HOME, Scope("default", "other")
+    drafts = [Drafts(scope, IDS.mint) for scope in (mine, other)]
+    run = IDS.mint()
+    for one in drafts:
+        await record(ledger, [one.business("business/x", run)])
+    alone = Database(database.url, as_roles=True, only="projector")
+    seen = {}
+    for scope in (mine, other, None):
+        async with alone.transaction(scope) as connection:
+            rows = await connection.fetch("SELECT organization_id FROM noetl.event WHERE execution_id = $1", run)
+            seen[scope] = sorted(row["organization_id"] for row in rows)
+    await alone.close()
+    assert seen == {mine: ["default"], other: ["other"], None: ["default", "other"]}
 
 
 async def test_a_projector_that_lost_its_shards_writes_nothing(database: Database, ledger: PostgresLedger) -> None:

@@ -142,7 +142,12 @@ async def test_of_two_relays_the_one_that_is_killed_is_replaced_by_the_other(
             relays["one"].kill()
     events = await filled(ledger, nats.url, NAME)
     await in_order(ledger, events)
-    assert {one.holder for one in await holders(database)} == {"other"}
+
+    async def taken_over() -> bool:
+        return {one.holder for one in await holders(database)} == {"other"}
+
+    # Shards without events may be free a little later than those that had to be published.
+    await until(taken_over, "the relay that lives having every shard")
 
 
 @pytest.mark.parametrize("empty", [True, False], ids=["empty", "with its streams"])

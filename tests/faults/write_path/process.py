@@ -1,4 +1,4 @@
-"""Writes in a process of its own: `process.py URL HOME NATS PREFIX COUNT`; prints the id of each acknowledged event."""
+"""Writes in a process of its own: `process.py URL HOME NATS PREFIX COUNT [once]`; prints the id of each acknowledged event."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ def say(event_id: int) -> None:
     sys.stdout.flush()
 
 
-async def write(url: str, home: str, nats: str, prefix: str, count: str) -> None:
-    """Write until the fault point that is armed kills this process."""
+async def write(url: str, home: str, nats: str, prefix: str, count: str, once: str = "") -> None:
+    """Write, again and again or once, until the fault point that is armed kills this process."""
     async with open_writer(settings_of(url, Path(home), nats, prefix)) as writer:
-        while True:
+        await writer.write(int(count), say)
+        while not once:
             await writer.write(int(count), say)
+        await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

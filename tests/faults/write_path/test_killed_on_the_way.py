@@ -15,14 +15,14 @@ from tests.faults.write_path.ground import at_ledger, open_writer, settings_of
 
 from noetl.runtime import migrate
 from noetl.runtime.embedded import EmbeddedServer
+from noetl.runtime.losses import journal_directory, unwritten_facts
 from noetl.runtime.nats_server import NatsServer
 from noetl.runtime.settings import Settings
 from noetl.runtime.streams import open_stream
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.runtime.write_path import journal_directory, open_write_path
-from noetl.stream.journal import noted_in
-from noetl.stream.loss import lost_facts
-from noetl.stream.shadow import divergence
+from noetl.runtime.write_path import open_write_path
+from noetl.stream.divergence import divergence
+from noetl.stream.noted_files import noted_in
 from noetl.testing.drafts import Drafts
 from noetl.testing.engine import until
 from noetl.testing.parity import assert_parity
@@ -35,6 +35,7 @@ COUNT = 60
 POINTS = [
     "fact.before_publish",
     "fact.after_publish",
+    "noted.before_name",
     "waiting.before_publish",
     "waiting.after_publish",
     "materialize.before_write",
@@ -119,9 +120,9 @@ async def test_a_stream_that_lost_its_disk_is_known_by_exactly_the_facts_that_ar
         await second.start()
         empty = settings_of(owner_url, tmp_path / "home", second.url, stream_prefix)
         async with open_runtime(empty) as runtime, open_stream(empty, runtime.database, "writes") as writes:
-            gone = await lost_facts(runtime.database, writes, journal_directory(empty))
-        noted = [one.event_id for _, found in noted_in(journal_directory(empty)) for one in found]
-        assert {one.noted.event_id for one in gone} == set(noted)
+            gone = (await unwritten_facts(runtime, writes)).lost
+        noted = [one.event_id for found in noted_in(journal_directory(empty)) for one in found]
+        assert {one.event_id for one in gone} == set(noted)
         assert set(acknowledged) <= set(noted)
         async with open_runtime(at_ledger(empty)) as runtime, open_write_path(runtime, "tests"):
             await assert_parity(runtime.database, runtime.ledger)

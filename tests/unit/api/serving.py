@@ -19,6 +19,7 @@ from noetl.api.serve import serve
 from noetl.api.services import Services
 from noetl.catalog.playbooks import Catalog
 from noetl.credentials.keyring import KeyRing
+from noetl.credentials.secret import Secret
 from noetl.credentials.store import CredentialStore
 from noetl.credentials.tokens import ApiTokens
 from noetl.dispatch.engine import Engine
@@ -56,6 +57,9 @@ workflow:
     loop: {in: "{{ workload.items }}", iterator: item, spec: {mode: parallel, max_in_flight: 1, frame: {max_rows: 2}}}
     tool: {kind: python, code: "def main(x):\\n    return x", input: {x: "{{ iter.item }}"}}
 """
+
+
+SHARED = Secret("what the server and its local workers share")
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ def make_services(
     ids = SnowflakeGenerator(8, lambda: time.time_ns() // 1_000_000)
     ring = KeyRing.load(keys, {}, create=True)
     metrics = Metrics("1.2.3", database=database)
-    metrics.watch_republished(lambda: engine.reaper.republished)
+    metrics.watch_reaper(engine.reaper)
     return Services(
         engine=engine,
         database=readers,
@@ -135,6 +139,7 @@ def make_services(
         version="1.2.3",
         auth_required=auth,
         default_scope=HOME,
+        worker_secret=None if auth else SHARED,
     ), projections
 
 

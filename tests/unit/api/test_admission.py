@@ -14,7 +14,6 @@ OPEN = {"/health", "/api/health", "/api/openapi.json"}
 FOR_ALL = {
     "/metrics",
     "/api/catalog/{path}",
-    "/api/credentials/{name}",
     "/api/executions/{execution_id}/cancellation-check",
     "/api/commands/{execution_id}/{command_id}",
     "/api/result/resolve",

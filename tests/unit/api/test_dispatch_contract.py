@@ -11,7 +11,7 @@ import pytest
 from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server
 
 from noetl.dispatch.engine import Engine
-from noetl.dispatch.grants import Child, ClaimedRows, CommandGrant, FrameGrant, FrameReport
+from noetl.dispatch.grants import Child, CommandGrant, FrameGrant, FrameReport
 from noetl.dispatch.locality import Wish
 from noetl.dispatch.port import Dispatch
 from noetl.dispatch.remote import RemoteDispatch
@@ -85,6 +85,19 @@ async def test_a_claim_waits_for_work(server: Server, dispatch: Dispatch) -> Non
     await started(server, TWO_STEPS, "tests/two")
     (grant,) = await waiting
     assert grant.step == "first"
+
+
+async def test_a_claim_takes_no_more_slots_of_loops_than_it_asks_for(server: Server, dispatch: Dispatch) -> None:
+    await started(server, LOOP.replace("max_in_flight: 1", "max_in_flight: 3"), "tests/loop")
+    await started(server, TWO_STEPS, "tests/two")
+    steps = [grant.step for grant in await dispatch.claim("w1", 10, 0.0, loops=0)]
+    assert steps == ["first"]
+    assert [grant.step for grant in await dispatch.claim("w1", 10, 0.0, loops=2)] == ["each", "each"]
+    waiting = asyncio.create_task(dispatch.claim("w2", 10, 20.0, loops=0))
+    await server.start("tests/loop")
+    await server.start("tests/two")
+    assert [grant.step for grant in await waiting] == ["first"]
+    assert [grant.step for grant in await dispatch.claim("w1", 10, 0.0)] == ["each"] * 4
 
 
 async def test_a_claim_that_stays_near_takes_what_lies_where_it_wishes(
@@ -183,32 +196,6 @@ async def test_rows_claimed_elsewhere_become_a_frame(
     await dispatch.give_back(slot, "goes away", delay_seconds=0)
     with pytest.raises(LeaseLost):
         await dispatch.dispatch_rows(slot, "w1", rows, 2)
-
-
-async def test_a_frame_ends_together_with_the_dispatch_of_rows_claimed_for_the_next(
-    server: Server, dispatch: Dispatch, payloads: MemoryPayloadStore, database: Database
-) -> None:
-    await started(server, CURSOR, "tests/drain")
-    slot = await claimed(dispatch)
-    rows = await payloads.store(HOME, b'[{"id":1},{"id":2}]', "application/json", rows=2)
-    more = ClaimedRows(
-        rows=await payloads.store(HOME, b'[{"id":3}]', "application/json", rows=1),
-        row_count=1,
-    )
-    first = await dispatch.dispatch_rows(slot, "w1", rows, 2)
-    report = FrameReport(row_count=2, claimed=more)
-    second = await dispatch.commit_frame(slot, first, report, worker="w1", take_next=True)
-    assert second is not None
-    assert (second.first_index, second.row_count, second.rows_ref, second.attempt) == (2, 1, more.rows, 1)
-    report = FrameReport(row_count=1, claimed=more)
-    assert await dispatch.commit_frame(slot, second, report, worker="w1", take_next=False) is None
-    third = await dispatch.dispatch_rows(slot, "w1", rows, 2)
-    async with database.transaction(HOME) as connection:
-        await connection.execute("UPDATE noetl.command SET lease_until = now() - interval '1 second'")
-    with pytest.raises(LeaseLost):
-        await dispatch.commit_frame(slot, third, FrameReport(row_count=2, claimed=more), worker="w1", take_next=True)
-    stage = await server.call("GET", f"/api/stages/{first.stage_id}", status=200)
-    assert (stage["rows_done"], stage["frames_open"], stage["frames_minted"]) == (5, 0, 3)
 
 
 async def test_a_slot_that_ran_out_commits_what_it_holds_and_gets_no_more(

@@ -107,7 +107,7 @@ async def test_a_cancellation_reaches_what_the_execution_started(server: Server)
     parent = await server.start("tests/two")
     child = await server.start("tests/two", parent_execution_id=parent)
     answer = await server.call("POST", f"/api/executions/{parent}/cancel", {"reason": "no need"}, status=200)
-    assert answer == {"execution_id": parent, "status": "CANCELLED", "cancelled": [parent, child]}
+    assert (answer["status"], answer["cancelled"]) == ("CANCELLED", [parent, child])
     again = await server.call("POST", f"/api/executions/{parent}/cancel", status=200)
     assert again["cancelled"] == []
     check = await server.call("GET", f"/api/executions/{child}/cancellation-check", status=200)
@@ -126,6 +126,26 @@ async def test_an_ended_execution_can_be_run_again_with_a_changed_workload(serve
     assert again["workload"]["size"] == 8
     view = await server.call("GET", f"/api/executions/{again['execution_id']}", status=200)
     assert view["active_steps"] == ["second"]
+
+
+async def test_a_key_runs_an_execution_again_once_and_refuses_another_request(server: Server) -> None:
+    await server.register(TWO_STEPS)
+    name = await server.start("tests/two")
+    await work_off(server, {"size": 3}, 1)
+    path, key = f"/api/executions/{name}/rerun", {"Idempotency-Key": "again-1"}
+    calls = [server.call("POST", path, {"from_step": "second"}, headers=key, status=201) for _ in range(4)]
+    first = {answer["execution_id"] for answer in await asyncio.gather(*calls)}
+    await work_off(server, 1)
+    again = await server.call("POST", path, {"from_step": "second"}, headers=key, status=201)
+    assert first == {again["execution_id"]}
+    listed = await server.call("GET", "/api/executions?path=tests/two", status=200)
+    assert len(listed["executions"]) == 2
+    for other in ({}, {"from_step": "second", "payload": {"size": 4}}):
+        problem = await server.call("POST", path, other, headers=key, status=422)
+        assert problem["code"] == "idempotency_key_reused"
+    own = {"path": "tests/two", "payload": {"size": 3}}
+    await server.call("POST", "/api/execute", own, headers={"Idempotency-Key": "start-1"}, status=201)
+    await server.call("POST", path, {}, headers={"Idempotency-Key": "start-1"}, status=422)
 
 
 async def test_finalizing_leaves_open_work_alone(server: Server) -> None:
@@ -156,6 +176,30 @@ async def test_the_shared_values_of_an_execution_can_be_read(server: Server) -> 
     assert (await server.call("GET", f"/api/vars/{name}", status=200))["ctx"] == {"seen": 3}
     assert (await server.call("GET", f"/api/vars/{name}/seen", status=200))["value"] == 3
     assert (await server.call("GET", f"/api/vars/{name}/none", status=404))["code"] == "not_found"
+
+
+async def test_a_template_can_be_tried_against_an_execution(server: Server) -> None:
+    await server.register(TWO_STEPS)
+    name = await server.start("tests/two")
+    await work_off(server, {"size": 3})
+    events = (await server.call("GET", f"/api/executions/{name}/events?limit=1000", status=200))["events"]
+    template = {
+        "sum": "{{ workload.size + ctx.seen + first.size }}",
+        "said": ["{{ output.data }} of {{ execution_id }}"],
+    }
+    body = {"execution_id": name, "template": template, "names": {"output": {"data": "some"}}}
+    told = await server.call("POST", "/api/context/render", body, status=200)
+    assert told["rendered"] == {"sum": 9, "said": [f"some of {name}"]}
+    assert told["as_of_position"] == max(event["position"] for event in events)
+    absent = {"execution_id": name, "template": "{{ keychain.shop.token }}"}
+    problem = await server.call("POST", "/api/context/render", absent, status=400)
+    assert "'keychain.shop' is undefined" in problem["detail"]
+    for wrong in ("{{ 1 +", "{{ range }}", "{{ ''.__class__.__mro__ }}", "{{ 10 ** 10 ** 10 }}"):
+        body = {"execution_id": name, "template": wrong}
+        assert (await server.call("POST", "/api/context/render", body, status=400))["code"] == "template_failed"
+    unknown = {"execution_id": "1234567890123", "template": "x"}
+    await server.call("POST", "/api/context/render", unknown, status=404)
+    assert (await server.call("GET", f"/api/executions/{name}/events?limit=1000"))["events"] == events
 
 
 async def test_a_playbook_is_named_in_one_way(server: Server) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server
+from typing import Any
 
+import pytest
+from tests.unit.api.serving import HOME, LOOP, SHARED, TWO_STEPS, Server
+
+from noetl.credentials.sealed_answers import open_answer
+from noetl.credentials.secret import Secret
 from noetl.dispatch.grants import FrameReport
+from noetl.errors import Denied
 from noetl.payloads.memory import MemoryPayloadStore
 from noetl.plan.trigger import CommandEnded
 
@@ -41,21 +47,48 @@ async def test_a_form_can_be_made_from_a_workload(server: Server) -> None:
     }
 
 
-async def test_values_of_credentials_never_come_out_but_for_workers(
+async def test_values_of_credentials_never_come_out_but_sealed_with_a_workers_token(
     guarded: Server, bearers: dict[str, dict[str, str]]
 ) -> None:
+    """INV-132."""
     body = {"name": "db", "type": "postgres", "data": {"user": "u", "password": "hunter2", "host": "h", "db_name": "d"}}
     kept = await guarded.call("POST", "/api/credentials", body, headers=bearers["admin"], status=201)
     assert "hunter2" not in str(kept)
     for role in ("reader", "writer", "admin"):
         shown = await guarded.call("GET", "/api/credentials/db", headers=bearers[role], status=200)
-        assert (shown["fields"], shown["data"]) == (["db_name", "host", "password", "user"], None)
-        await guarded.call("GET", "/api/credentials/db?include_data=true", headers=bearers[role], status=403)
+        assert shown["fields"] == ["db_name", "host", "password", "user"]
+        assert "hunter2" not in str(shown)
+        await guarded.call("GET", "/api/credentials/db?include_data=true", headers=bearers[role], status=400)
+        await guarded.call("POST", "/api/worker/credential", {"name": "db"}, headers=bearers[role], status=403)
     assert "hunter2" not in str(await guarded.call("GET", "/api/credentials", headers=bearers["reader"], status=200))
-    given = await guarded.call("GET", "/api/credentials/db?include_data=true", headers=bearers["worker"], status=200)
-    assert given["data"]["password"] == "hunter2"
+    given = await guarded.call("POST", "/api/worker/credential", {"name": "db"}, headers=bearers["worker"], status=200)
+    assert "hunter2" not in str(given)
+    token = Secret(bearers["worker"]["Authorization"].removeprefix("Bearer "))
+    assert open_answer(token, given["sealed"]) == body
+    with pytest.raises(Denied, match="sealed its secrets for other workers"):
+        open_answer(SHARED, given["sealed"])
     await guarded.call("DELETE", "/api/credentials/db", headers=bearers["admin"], status=204)
     await guarded.call("GET", "/api/credentials/db", headers=bearers["admin"], status=404)
+
+
+async def test_a_server_without_tokens_seals_credentials_for_those_who_share_its_secret(server: Server) -> None:
+    """INV-132."""
+    body = {"name": "crm", "type": "bearer", "data": {"token": "hunter2"}}
+    await server.call("POST", "/api/credentials", body, status=201)
+    given = await server.call("POST", "/api/worker/credential", {"name": "crm"}, status=200)
+    assert "hunter2" not in str(given)
+    assert open_answer(SHARED, given["sealed"]) == body
+    # Whoever chooses what to seal with could open it: a token that is shown must be a worker's.
+    for token in ("mine", (await server.services.tokens.create(HOME, "reads", "reader"))[0].reveal()):
+        asked = server.call(
+            "POST", "/api/worker/credential", {"name": "crm"}, headers={"Authorization": f"Bearer {token}"}
+        )
+        assert "sealed" not in await asked
+    worker, _ = await server.services.tokens.create(HOME, "works", "worker")
+    theirs = await server.call(
+        "POST", "/api/worker/credential", {"name": "crm"}, headers={"Authorization": f"Bearer {worker.reveal()}"}
+    )
+    assert open_answer(worker, theirs["sealed"]) == body
 
 
 async def test_a_keychain_is_resolved_for_the_worker_that_holds_the_command_and_nobody_else(
@@ -175,6 +208,51 @@ async def test_a_stage_and_its_frames_can_be_seen_while_open_and_after(server: S
     await server.call("GET", "/api/stages/1234567890123", status=404)
 
 
+async def test_frames_that_have_ended_are_listed_with_why_their_rows_failed(server: Server) -> None:
+    await server.register(LOOP)
+    await server.start("tests/loop")
+    dispatch = server.services.engine.dispatch(HOME)
+    (slot,) = await dispatch.claim("w1", 1, 5.0)
+    assert slot.loop is not None
+    first = await dispatch.next_frame(slot, "w1")
+    assert first is not None
+    errors = [{"index": 1, "kind": "unknown", "message": "ValueError: two"}]
+    report = FrameReport(row_count=2, failed_count=1, errors=errors)
+    second = await dispatch.commit_frame(slot, first, report, worker="w1", take_next=True)
+    assert second is not None
+    await dispatch.fail_frame(second, {"kind": "timeout", "message": "too slow"}, max_attempts=1, worker="w1")
+    third = await dispatch.next_frame(slot, "w1")
+    assert third is not None
+    place = f"/api/stages/{slot.loop.stage_id}/frames"
+
+    async def listed(query: str, count: int) -> list[dict[str, Any]]:
+        frames: list[dict[str, Any]] = (await server.call("GET", f"{place}?{query}", status=200))["frames"]
+        assert len(frames) == count
+        return frames
+
+    one, two = await listed("status=ended", 2)
+    assert (one["status"], one["first_index"], one["row_count"], one["failed_count"]) == ("COMMITTED", 0, 2, 1)
+    assert (one["owner_worker"], one["errors"]) == ("w1", [{"index": 1, "message": "ValueError: two"}])
+    assert (two["status"], two["first_index"], two["failed_count"], two["error"]) == ("FAILED", 2, 2, "too slow")
+    assert await listed("status=failed", 2) == [one, two]
+    assert await listed("status=committed", 1) == [one]
+    assert await listed("status=ended&from_index=1", 1) == [two]
+    page = await server.call("GET", f"{place}?status=ended&limit=1", status=200)
+    assert (page["frames"], page["next_index"]) == ([one], 1)
+    assert [frame["frame_id"] for frame in await listed("", 1)] == [str(third.frame_id)]
+    await dispatch.commit_frame(slot, third, FrameReport(row_count=1), worker="w1", take_next=False)
+    ended = CommandEnded(command_id=slot.command_id, attempt=slot.attempt, status="ok")
+    await dispatch.complete(slot, ended, worker="w1", take_next=False)
+    known = await listed(f"status=ended&execution_id={slot.execution_id}", 3)
+    assert known[:2] == [one, two]
+    await server.projections.project()
+    assert await listed("status=ended", 3) == known
+    assert await listed("status=failed", 2) == [one, two]
+    seen = await server.call("GET", f"/api/executions/{slot.execution_id}", status=200)
+    assert seen["error"] == "3 of 5 rows failed; first: row 1: ValueError: two"
+    await server.call("GET", "/api/stages/1234567890123/frames?status=ended", status=404)
+
+
 async def test_a_command_can_be_seen_while_open_and_after(server: Server) -> None:
     await server.register(TWO_STEPS)
     name = await server.start("tests/two")
@@ -230,8 +308,20 @@ async def test_a_payload_is_given_under_its_own_media_type_up_to_a_bound(
 
 async def test_health_tells_of_the_database(server: Server) -> None:
     assert await server.call("GET", "/health", status=200) == {
-        "status": "ok", "version": "1.2.3", "database": None, "schema_revision": None,
+        "status": "ok", "version": "1.2.3", "database": None, "schema_revision": None, "write_path": None,
+        "lost_facts": None,
     }  # fmt: skip
     health = await server.call("GET", "/api/health", status=200)
     assert health["database"] == "ok"
     assert health["schema_revision"]
+    assert health["write_path"] == "ledger"
+    assert health["lost_facts"] == 0
+
+
+async def test_the_pools_of_connections_are_told_apart(server: Server) -> None:
+    (readers, workers) = (await server.call("GET", "/api/pool/status", status=200))["pools"]
+    assert (readers["name"], workers["name"]) == ("readers", "workers")
+    async with server.services.worker_database.transaction(HOME):
+        (_, busy) = (await server.call("GET", "/api/pool/status", status=200))["pools"]
+    assert busy["in_use"] == workers["in_use"] + 1
+    assert busy["most"] >= busy["in_use"]

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server
 
 from noetl.api.problems import status_of
+from noetl.api.routes.all_routes import endpoints
 from noetl.dispatch.grants import CommandGrant, FrameGrant
 from noetl.errors import (
     Conflict,
@@ -60,8 +61,37 @@ async def test_an_error_is_answered_as_problem_details(server: Server) -> None:
 
 
 async def test_unknown_addresses_and_methods_are_problems_too(server: Server) -> None:
-    assert (await server.call("GET", "/api/nothing", status=404))["code"] == "not_found"
-    assert (await server.call("DELETE", "/api/execute", status=405))["code"] == "method_not_allowed"
+    unknown = await server.call("GET", "/api/nothing", status=404)
+    assert (unknown["code"], unknown["detail"]) == ("not_found", "there is no route GET /api/nothing")
+    assert "/api/openapi.json" in unknown["hint"]
+    refused = await server.call("DELETE", "/api/execute", status=405)
+    assert (refused["code"], refused["detail"]) == ("method_not_allowed", "there is no route DELETE /api/execute")
+
+
+async def test_a_key_that_would_not_be_heeded_is_refused(server: Server) -> None:
+    key, body = {"Idempotency-Key": "once"}, {"name": "ci", "role": "reader"}
+    problem = await server.call("POST", "/api/tokens", body, headers=key, status=400)
+    assert "heeds no Idempotency-Key" in problem["detail"]
+    assert problem["hint"].startswith("leave the header out")
+    assert (await server.call("GET", "/api/tokens", headers=key, status=200))["tokens"] == []
+    await server.call("POST", "/api/tokens", body, status=201)
+    # What comes to the same when it is done twice takes the header: clients send it with every POST.
+    for _ in range(2):
+        await server.call("POST", "/api/catalog/register", {"content": TWO_STEPS}, headers=key)
+    assert len((await server.call("POST", "/api/catalog/list", {}, headers=key, status=200))["entries"]) == 1
+
+
+def test_routes_that_refuse_a_key_are_few_and_known() -> None:
+    refusing = {one.template for one in endpoints() if one.refuses_key}
+    assert refusing == {
+        "/api/alerts/channels/{name}/test",
+        "/api/alerts/deliveries/{delivery_id}/retry",
+        "/api/dags/{dag}/rollback",
+        "/api/outbox/rearm",
+        "/api/schedules/{name}/run",
+        "/api/tasks/{task_id}/retry",
+        "/api/tokens",
+    }
 
 
 async def test_all_problems_of_a_playbook_are_told_at_once(server: Server) -> None:

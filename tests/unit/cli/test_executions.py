@@ -85,7 +85,10 @@ def test_an_execution_is_run_again_from_a_step_with_another_value(noetl: Noetl, 
     facts = json.loads(noetl("executions", "show", "last", "--json")[1])
     assert (facts["rerun_of"], facts["workload"], facts["status"]) == (before, {"bad": False}, "COMPLETED")
     code, _, errors = noetl("executions", "rerun", before, "--from", "nowhere")
-    assert (code, errors) == (2, "error: the playbook demo/failing has no step 'nowhere'\n")
+    assert (code, errors.splitlines()[0]) == (2, "error: the playbook demo/failing has no step 'nowhere'")
+    assert errors.splitlines()[1] == "hint: its steps are begin, check"
+    code, _, errors = noetl("executions", "cancel", "77")
+    assert (code, errors.splitlines()[-1]) == (1, "hint: `noetl executions list` shows what there is")
 
 
 def test_what_has_ended_cannot_be_cancelled(noetl: Noetl) -> None:

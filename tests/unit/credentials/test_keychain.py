@@ -137,7 +137,7 @@ async def test_static_credential_and_bearer_entries_are_resolved_in_order(
         KeychainEntry(name="again", kind="static", options={"data": "earlier"}),
     ]
 
-    def render(value: Any, before: Any) -> Any:
+    def render(value: Any, before: Any, where: str, origins: Any) -> Any:
         """Stand in for templates: one entry's data are those of an earlier one."""
         if isinstance(value, dict) and value.get("data") == "earlier":
             return {"data": revealed(before["fixed"])}
@@ -188,7 +188,7 @@ async def test_an_entry_that_cannot_be_resolved_says_why(
 async def test_googles_tokens_need_googles_client(keychain: Keychain, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("google", "google.auth"):
         monkeypatch.setitem(sys.modules, module, None)
-    entry = KeychainEntry(name="a", kind="google_id_token", options={"audience": "https://service.example"})
+    entry = KeychainEntry(name="a", kind="google_id_token", options={"target_audience": "https://service.example"})
     with pytest.raises(Unsupported) as refused:
         await keychain.get(USE, entry)
     assert refused.value.hint == "pip install 'noetl[gcp]'"

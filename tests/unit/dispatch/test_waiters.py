@@ -50,6 +50,19 @@ async def test_each_gets_its_turn_and_no_more_than_it_wants() -> None:
     assert waiters.next(SCOPE) is None
 
 
+async def test_a_slot_of_a_loop_goes_only_to_those_who_take_one() -> None:
+    waiters = Waiters()
+    with waiters.waiting(SCOPE, "a", 3, loops=0) as full, waiters.waiting(SCOPE, "b", 3, loops=1) as room:
+        got = []
+        for slot in (True, True, False):
+            waiter = waiters.next(SCOPE, slot=slot)
+            got.append(waiter)
+            if waiter is not None:
+                with waiter.promised(slot=slot):
+                    pass
+        assert got == [room, None, full]
+
+
 async def test_a_command_of_another_organization_is_not_given() -> None:
     waiters = Waiters()
     with waiters.waiting(SCOPE, "a", 1):

@@ -26,6 +26,7 @@ from noetl.testing.runs import framed_run
 
 SCOPE = Scope("default", "default")
 FRAME = 1_162_849_153_263_398_913
+FRAME_TEXT = f"in frame {FRAME}"
 
 CLOCK = itertools.count(1_800_000_000_000)
 IDS = SnowflakeGenerator(27, lambda: next(CLOCK))
@@ -136,6 +137,44 @@ async def test_a_loop_says_how_far_it_is() -> None:
     assert texts(said, "waits")[0].endswith(
         "1 committed, 0 failed, 0 under way, 0 free again; 3 rows done, 2 failed so far."
     )
+
+
+async def test_rows_that_failed_are_named_with_their_frame_and_reason() -> None:
+    recorded = await Recorded(Play(EACH)).keep()
+    await recorded.frame("frame.dispatched", attempt=1, worker="w1")
+    problems = [{"index": n, "kind": "unknown", "message": f"ValueError: {n}\n  again"} for n in (3, 1)]
+    result = {"status": "error", "errors": problems}
+    await recorded.frame("frame.committed", attempt=1, failed_count=3, result=result)
+    expected = [
+        f"row 1 of step each failed in frame {FRAME}: ValueError: 1 again.",
+        f"row 3 of step each failed in frame {FRAME}: ValueError: 3 again.",
+        "1 more of the rows of step each failed; `noetl why EXECUTION FRAME` tells of a frame.",
+    ]
+    assert texts(await recorded.why(), "row") == texts(await recorded.why(step="each"), "row") == expected
+    recorded.play.rows("each", rows_done=17, rows_failed=3, problem="row 1: ValueError: 1 again")
+    said = await recorded.why()
+    assert texts(said, "row") == texts(await recorded.why(step="each"), "row") == expected
+    assert ids(await recorded.events("frame.committed")) == {
+        one for said in said.sentences if said.topic == "row" and FRAME_TEXT in said.text for one in said.event_ids
+    }
+
+
+async def test_a_frame_that_failed_as_a_whole_names_all_its_rows() -> None:
+    recorded = await Recorded(Play(EACH)).keep()
+    await recorded.frame("frame.dispatched", attempt=3, worker="w1")
+    await recorded.frame("frame.failed", "its worker w1 was lost", attempt=3)
+    (said,) = texts(await recorded.why(step="each"), "row")
+    assert said == f"rows 0 to 4 of step each failed in frame {FRAME}: its worker w1 was lost."
+
+
+async def test_of_many_rows_that_failed_the_first_are_told() -> None:
+    recorded = await Recorded(Play(EACH)).keep()
+    await recorded.frame("frame.dispatched", attempt=1, worker="w1")
+    problems = [{"index": n, "message": "x" * 2_000} for n in range(9, -1, -1)]
+    await recorded.frame("frame.committed", attempt=1, failed_count=10, result={"errors": problems})
+    told = texts(await recorded.why(), "row")
+    assert [text.partition(" of ")[0] for text in told] == [*(f"row {n}" for n in range(5)), "5 more"]
+    assert len(told[0]) < 600
 
 
 async def test_a_failure_names_its_step_and_events_and_what_was_stopped() -> None:

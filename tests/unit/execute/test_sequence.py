@@ -383,7 +383,7 @@ async def test_a_lost_lease_and_a_cancellation_pass_through() -> None:
 
 
 async def test_a_kind_the_worker_has_no_tool_for_is_an_error() -> None:
-    result = await Runner(http=Scripted(Outcome()))(Task(name="a", kind="snowflake"))
+    result = await Runner(http=Scripted(Outcome()))(Task(name="a", kind="wasm"))
     assert result.error is not None
     assert (result.error.code, "it has: http" in result.error.message) == ("unknown_tool", True)
 
@@ -429,13 +429,18 @@ async def test_a_steps_input_is_rendered_once_and_a_tasks_own_lies_over_it() -> 
     assert "step s, field input.a: 'gone' is undefined" in failed_run.error.message
 
 
-async def test_a_program_is_handed_over_as_it_is_written() -> None:
+@pytest.mark.parametrize("kind", ["python", "spark"])
+async def test_a_program_is_handed_over_as_it_is_written(kind: str) -> None:
     tool = Scripted(Outcome())
     code = "result = f'{{ {x} }}' + '{% raw %}'"
-    await Runner(python=tool)(
-        Task(name="p", kind="python", options={"code": code, "deps": {"venv_path": "/v/{{ ctx.n }}"}})
-    )
-    assert tool.calls[0].options == {"code": code, "deps": {"venv_path": "/v/1"}}
+    await Runner(**{kind: tool})(Task(name="p", kind=kind, options={"code": code, "more": "/v/{{ ctx.n }}"}))
+    assert tool.calls[0].options == {"code": code, "more": "/v/1"}
+
+
+async def test_the_address_of_a_program_is_rendered() -> None:
+    tool = Scripted(Outcome())
+    await Runner(python=tool)(Task(name="p", kind="python", options={"script": "/jobs/{{ ctx.n }}.py"}))
+    assert tool.calls[0].options == {"script": "/jobs/1.py"}
 
 
 async def test_a_workbook_task_runs_with_the_callers_input_and_name() -> None:

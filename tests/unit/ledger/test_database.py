@@ -1,4 +1,4 @@
-"""Transactions on pooled connections that the server cut while nobody used them."""
+"""Pooled connections: how many are opened, and transactions on those that the server cut while nobody used them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from noetl.errors import Unavailable
 from noetl.ledger.database import Database
 from noetl.model.stream import Scope
+from noetl.testing.engine import until
 
 ACME = Scope("acme", "care")
 CUT = """
@@ -44,3 +45,47 @@ async def test_a_connection_cut_in_the_middle_is_told(database: Database) -> Non
         await cut_off()
     assert await answers(database, 7) == 7
     await killer.close()
+
+
+async def test_a_pool_keeps_open_what_it_is_told(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    other = Database(database.url, as_roles=True, pool_min=3, pool_max=5)
+    killer = await database.connect("runtime")
+    try:
+        pool = await other.pool()
+        assert pool.get_size() == 3
+        await killer.fetch(CUT)
+
+        async def there_again() -> bool:
+            return pool.get_size() == 3
+
+        assert await answers(other, 7) == 7
+        await until(there_again, "three open connections")
+        assert not caplog.records
+    finally:
+        await killer.close()
+        await other.close()
+
+
+async def test_a_pool_whose_opening_is_cancelled_leaves_no_connection(
+    owner_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening = Database(owner_url)
+    task = asyncio.create_task(opening.pool("operator"))
+
+    async def cancelling(_: object) -> None:
+        task.cancel()
+
+    # It is cancelled while its first connection goes back to it.
+    monkeypatch.setattr("noetl.ledger.database._reset", cancelling)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await opening.close()
+    watcher = await database.connect("runtime")
+
+    async def none_left() -> bool:
+        return not await watcher.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'noetl_operator' AND datname = current_database()"
+        )
+
+    await until(none_left, "no connection of a pool that nobody has")
+    await watcher.close()

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from noetl.errors import Unavailable
 from noetl.ledger.database import Connection, Database, Role
-from noetl.ledger.shard_leases import ShardLeases, fair_share, fenced, holders
+from noetl.ledger.shard_leases import Neighbours, ShardLeases, fair_share, fenced, holders
 from noetl.model.shard import SHARD_COUNT
 from noetl.model.stream import Scope
+from noetl.runtime.hints import passing
+from noetl.stream.hints import Make, MemoryHints
 
 ALL = frozenset(range(SHARD_COUNT))
 LEASE = 1.5
@@ -40,6 +42,10 @@ class Cuttable(Database):
 class Crowd:
     """Processes that share the shards of a role; it notes when two have the same one and how long any had none."""
 
+    lease_seconds = LEASE
+    every_seconds = 0.2
+    neighbours: Neighbours | None = None
+
     def __init__(self, url: str) -> None:
         self._url = url
         self.members: dict[str, tuple[ShardLeases, Cuttable]] = {}
@@ -51,7 +57,10 @@ class Crowd:
 
     async def join(self, name: str) -> ShardLeases:
         database = Cuttable(self._url, as_roles=True)
-        leases = ShardLeases(database, "relay", name, lease_seconds=LEASE, every_seconds=0.2)
+        leases = ShardLeases(
+            database, "relay", name, lease_seconds=self.lease_seconds, every_seconds=self.every_seconds,
+            neighbours=self.neighbours,
+        )  # fmt: skip
         self.members[name] = leases, database
 
         def changed(held: frozenset[int]) -> None:
@@ -124,6 +133,39 @@ async def test_shards_go_to_whoever_comes_and_back_from_whoever_goes(crowd: Crow
     assert all(0 <= one.heartbeat_age_seconds < LEASE for one in shown)
     assert all(one.attempt >= 1 for one in shown)
 
+    await crowd.leave("b")
+    await crowd.settled(*"ac")
+    assert crowd.twice == []
+
+
+async def test_whoever_is_told_that_shards_moved_does_not_wait_for_its_next_look(crowd: Crowd) -> None:
+    """INV-130. Nobody looks by itself before the test is over."""
+    hints = MemoryHints()
+    crowd.lease_seconds, crowd.every_seconds = 1_000.0, 600.0
+    crowd.neighbours = lambda heard: passing(hints, "shards", heard, 0.01)
+    await crowd.join("a")
+    await crowd.join("b")
+    await crowd.settled(*"ab")
+    await crowd.leave("a")
+    await crowd.settled("b")
+    assert crowd.twice == []
+
+
+async def test_hints_that_vanish_cost_a_look_and_nothing_else(crowd: Crowd) -> None:
+    """INV-130."""
+
+    class Forgetful(MemoryHints):
+        async def put(self, key: str, value: bytes) -> bool:
+            return False
+
+        async def change(self, key: str, make: Make) -> None:
+            return None
+
+    hints = Forgetful()
+    crowd.neighbours = lambda heard: passing(hints, "shards", heard, 0.01)
+    for name in "abc":
+        await crowd.join(name)
+    await crowd.settled(*"abc")
     await crowd.leave("b")
     await crowd.settled(*"ac")
     assert crowd.twice == []

@@ -117,6 +117,8 @@ async def test_a_table_is_read_by_its_neighbours_from_shared_memory_and_by_other
     assert await restarted.fetch(SCOPE, ref) == made.data
     assert await restarted.fetch(SCOPE, ref) == made.data
     assert reads(restarted) == {"disk": 1, "memory": 1}
+    served = [store.tiers.figures.told().read_bytes for store in (reader, restarted)]
+    assert served == [{"ipc": 3 * ref.bytes}, {"disk": ref.bytes, "memory": ref.bytes}]
     elsewhere = Node(node.root, node._stack, "n2", node.durable).process()
     assert bytes(await elsewhere.view(SCOPE, ref)) == made.data
     assert await elsewhere.fetch(SCOPE, ref) == made.data

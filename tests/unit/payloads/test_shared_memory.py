@@ -290,7 +290,7 @@ def test_a_sweep_removes_what_dead_owners_left_and_nothing_of_the_living(join: J
     alive, dead, made = join(), join(), made_table(200_000)
     alive.put(made, "a" * 40)
     dead.put(made, "d" * 40)
-    dead.figures.read("worker", "ipc")
+    dead.figures.read("worker", "ipc", 7)
     dead.node.tell(dead.figures, now=True)
     reading = alive.read(made, "d" * 40)
     assert reading is not None

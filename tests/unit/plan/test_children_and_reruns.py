@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from tests.unit.plan.playing import EXECUTION_ID, Play, plan_of, start_of
 
-from noetl.model.payload_ref import PayloadRef, payload_uri
+from noetl.model.payload_ref import FRAMES, PayloadRef, payload_uri
 from noetl.plan.decide import needed
 from noetl.plan.state import Result, State
-from noetl.plan.trigger import CommandEnded
+from noetl.plan.trigger import CommandEnded, Tally
 
 DIGEST = "ab" * 32
 REF = PayloadRef(
@@ -19,6 +19,7 @@ REF = PayloadRef(
     bytes=2,
     stored_sha256=DIGEST,
 )
+MANIFEST = msgspec.structs.replace(REF, media_type=FRAMES)
 
 
 def test_a_sub_playbook_suspends_its_step_on_a_child() -> None:
@@ -115,6 +116,72 @@ def test_the_counts_of_a_loop_are_seen_beside_the_reference_to_its_results() -> 
     assert play.state.results["a"].ref == REF
     assert needed(plan, play.state, CommandEnded(command_id="b/1/0", attempt=1, status="ok")) == {}
     assert play.ok("b").active == {"c"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_needed"),
+    [
+        ("a.results | length == 2", True),
+        ("a.data.results[0] == 5", True),
+        ("a.data | length == 5", True),
+        ("(a | length) > 5", True),
+        ("a.values() | list | length > 5", True),
+        ("a.total == 2", False),
+        ("a.data.failed == 0 and a.data.frames == 0", False),
+        ("a._ref is not none and a.status == 'ok'", False),
+        ("output.status == 'ok' and a.completed == 2", False),
+    ],
+)
+def test_what_a_loops_rows_came_to_is_asked_for_by_who_looks_at_it(asked: str, is_needed: bool) -> None:
+    arc = f'next: {{arcs: [{{step: c, when: "{{{{ {asked} }}}}"}}]}}'
+    plan = plan_of(
+        f"{{step: a, loop: {{in: [1, 2], iterator: i}}, next: {{arcs: [{{step: b}}]}}}}\n{{step: b, {arc}}}\n{{step: c}}"
+    )
+    play = Play(plan, loaded={"a": [5, 6]} if is_needed else {}).rows("a", rows_done=2, manifest=MANIFEST)
+    found = needed(plan, play.state, CommandEnded(command_id="b/1/0", attempt=1, status="ok"))
+    assert found == ({"a": MANIFEST} if is_needed else {})
+    assert play.ok("b").active == {"c"}
+
+
+@pytest.mark.parametrize("asked", ["a.results", "output.data.results", "a.data.results"])
+def test_a_loop_sees_what_its_own_rows_came_to(asked: str) -> None:
+    plan = plan_of(f"{{step: a, loop: {{in: [1, 2], iterator: i}}, set: {{ctx.sum: '{{{{ {asked} | sum }}}}'}}}}")
+    play = Play(plan, loaded={"a": [5, 6]})
+    tally = Tally(frames=1, rows_done=2, manifest=MANIFEST)
+    ended = CommandEnded(command_id="a/1/0", attempt=1, status="ok", tally=tally)
+    assert needed(plan, play.state, ended) == {"a": MANIFEST}
+    play.take(ended)
+    assert play.state.ctx == {"sum": 11}
+    assert play.state.results["a"].data == {"total": 2, "completed": 2, "failed": 0, "frames": 1}
+
+
+def test_a_loop_over_a_loop_takes_what_its_rows_came_to() -> None:
+    plan = plan_of(
+        "{step: a, loop: {in: [1, 2], iterator: i}, next: {arcs: [{step: b}]}}\n{step: b, loop: {in: '{{ a }}', iterator: i}}"
+    )
+    play = Play(plan, loaded={"a": [5, 6]}).rows("a", rows_done=2, manifest=MANIFEST)
+    assert play.said("step.entered", "b")[0].rows == [5, 6]
+    few = Play(plan).rows("a", rows_done=2, results=[7, 8])
+    assert few.said("step.entered", "b")[0].rows == [7, 8]
+    own = Play("{step: a, next: {arcs: [{step: b}]}}\n{step: b, loop: {in: '{{ a }}', iterator: i}}").ok(
+        "a", data={"results": [1], "total": 1}
+    )
+    assert "a list is needed, and this is dict" in (own.ending.error or "")
+
+
+def test_the_counts_of_a_childs_loop_stand_beside_the_reference_to_its_results() -> None:
+    plan = plan_of(
+        "{step: a, tool: {kind: playbook, path: demo/child}, set: {ctx.sum: '{{ output.data.results | sum }}'}, next: {arcs: [{step: b}]}}\n"
+        "{step: b, loop: {in: '{{ a }}', iterator: i}}"
+    )
+    counts = {"total": 2, "completed": 2, "failed": 0, "frames": 1}
+    ended = CommandEnded(command_id="a/1/0", attempt=0, status="ok", data=counts, ref=MANIFEST)
+    play = Play(plan, loaded={"a": [5, 6]})
+    assert needed(plan, play.state, ended) == {"a": MANIFEST}
+    play.take(ended)
+    assert (play.state.results["a"].data, play.state.results["a"].ref) == (counts, MANIFEST)
+    assert play.state.ctx == {"sum": 11}
+    assert play.said("step.entered", "b")[0].rows == [5, 6]
 
 
 def test_results_that_stand_elsewhere_end_the_execution_with_their_reference() -> None:

@@ -87,6 +87,37 @@ def test_rows_that_failed_fail_the_step_unless_an_arc_looks_at_the_end() -> None
     assert (play.exit("a").status, play.exit("a").meta["swallowed"]) == ("failed", 5)
 
 
+def test_the_error_of_a_loop_names_the_first_row_that_failed_and_why() -> None:
+    why = {"rows_done": 2, "rows_failed": 1, "problem": "row 1: ValueError: two"}
+    play = Play(each(after="next: {arcs: [{step: b}]}")).rows("a", **why)
+    assert play.ending.error == "1 of 3 rows failed; first: row 1: ValueError: two"
+    seen = "next: {arcs: [{step: b, when: '{{ output.status == \"error\" }}', set: {ctx.why: '{{ output.error.message }}'}}]}"
+    play = Play(each(mode="fanout", after=seen)).rows("a", **why)
+    assert play.state.ctx == {"why": "1 of 3 rows failed; first: row 1: ValueError: two"}
+    play = Play(each(rows="[1, 2]", more=", frame: {max_rows: 1}", after="next: {arcs: [{step: b}]}")).fail("a", "lost")
+    play.end("a", tally=Tally(rows_failed=1, frames=1, problem="row 0: no"))
+    assert play.ending.error == "2 of 2 rows failed: lost; first: row 0: no"
+
+
+@pytest.mark.parametrize(("rows", "last"), [([1, 2, 3], 2), ([7], 0), ([], 0)])
+def test_the_arcs_of_a_loop_know_that_it_is_done_and_how_long_it_was(rows: list[int], last: int) -> None:
+    after = "set: {ctx.loop: '{{ loop }}'}, next: {arcs: [{step: b, when: \"{{ event.name == 'loop.done' and loop.done }}\"}]}"
+    play = Play(each(rows=rows, after=after))
+    if rows:
+        play.rows("a", rows_done=len(rows))
+    assert play.active == {"b"}
+    length = len(rows)
+    assert play.state.ctx["loop"] == {
+        "index": last, "first": length < 2, "last": True, "length": length, "done": True
+    }  # fmt: skip
+
+
+def test_a_cursor_whose_claim_fails_is_not_done() -> None:
+    after = "set: {ctx.done: '{{ loop.done }}'}, next: {arcs: [{step: b, when: '{{ output.status == \"error\" }}'}]}"
+    play = Play(f"{{step: a, {CURSOR}, {after}}}\n{{step: b}}").fail("a", "no such table").fail("a", "no such table")
+    assert (play.active, play.state.ctx) == ({"b"}, {"done": False})
+
+
 def test_rows_nobody_worked_on_count_as_failed() -> None:
     play = Play(each()).rows("a", rows_done=2)
     assert play.said("loop.done")[0].result == {"status": "error", "context": {"total": 3, "completed": 2, "failed": 1}}

@@ -131,11 +131,14 @@ BRANCHES = """
 
 
 @pytest.mark.parametrize("word", ["complete", "quiet"])
-def test_a_branch_that_ends_leaves_the_others_to_their_end(word: str) -> None:
-    play = Play(BRANCHES.format(word=word)).ok("a", "b")
-    assert play.active == {"c"}
-    play.ok("c", "d")
+@pytest.mark.parametrize("first", ["b", "c"])
+def test_a_branch_that_ends_leaves_the_others_to_their_end_whichever_is_first(word: str, first: str) -> None:
+    others = {"b", "c"} - {first}
+    play = Play(BRANCHES.format(word=word)).ok("a", first)
+    assert play.active == others
+    play.ok(*others, "d")
     assert play.end_kind == "playbook.completed"
+    assert {fact.status for fact in play.said("step.exited")} == {"completed"}
 
 
 @pytest.mark.parametrize(("word", "end"), [("complete", "playbook.failed"), ("quiet", "playbook.completed")])

@@ -9,8 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from noetl.cli.check import check
-from noetl.cli.main import exit_code
-from noetl.errors import InputError
 
 CORPUS = Path(__file__).parents[2] / "playbooks"
 
@@ -56,16 +54,34 @@ def test_json_carries_every_field() -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing.yaml", "."])
-def test_a_file_that_cannot_be_read_is_wrong_input(name: str, tmp_path: Path) -> None:
-    answer = CliRunner().invoke(check, [str(tmp_path / name)])
-    assert isinstance(answer.exception, InputError)
-    assert "cannot be read" in answer.exception.message
-    assert exit_code(answer.exception) == 2
+def test_a_file_that_cannot_be_read_hides_no_other(name: str, tmp_path: Path) -> None:
+    good, bad = str(CORPUS / "good" / "pages.yaml"), str(CORPUS / "bad" / "duckdb_unknown_field.yaml")
+    answer = CliRunner().invoke(check, [good, str(tmp_path / name), bad])
+    first, second, summary = answer.output.splitlines()
+    assert answer.exit_code == 1
+    assert first.startswith(f"{tmp_path / name}:1:1: error file_unreadable: the file cannot be read: ")
+    assert second.startswith(f"{bad}:7:43: error unknown_field: ")
+    assert summary == "2 playbooks, 1 unreadable file: 2 errors, 0 warnings"
 
 
-def test_bytes_that_are_no_text_are_wrong_input(tmp_path: Path) -> None:
+def test_bytes_that_are_no_text_are_told_as_a_problem_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_bytes(b"\xff\xfe")
-    answer = CliRunner().invoke(check, [str(file)])
-    assert isinstance(answer.exception, InputError)
-    assert "byte 0" in answer.exception.message
+    answer = CliRunner().invoke(check, ["--json", str(file)])
+    shown = json.loads(answer.output)
+    assert (answer.exit_code, shown["files"], shown["errors"]) == (1, 1, 1)
+    assert shown["problems"][0]["code"] == "file_unreadable"
+    assert "byte 0" in shown["problems"][0]["message"]
+
+
+def test_a_kind_that_an_installed_package_brings_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "weather_tools-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: weather_tools\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[noetl.tools]\nweather = weather_tools:WeatherTool\n")
+    file = tmp_path / "x.yaml"
+    file.write_text((CORPUS / "bad" / "tool_kind_unknown.yaml").read_text().replace("htp", "weather"))
+    assert CliRunner().invoke(check, [str(file)]).exit_code == 1
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert CliRunner().invoke(check, [str(file)]).exit_code == 0

@@ -57,10 +57,18 @@ def test_selected_names_become_paths_on_the_last_task() -> None:
 
 
 def test_a_frame_policy_becomes_the_frame() -> None:
-    frame = legacy("frame_policy_on_the_step").steps["a"].loop.frame
-    assert (frame.max_rows, frame.max_seconds, frame.max_bytes, frame.row_concurrency) == (50, 1.5, 1000, 2)
+    loop = legacy("frame_policy_on_the_step").steps["a"].loop
+    assert (loop.frame.max_rows, loop.frame.max_seconds, loop.frame.max_bytes) == (50, 1.5, 1000)
+    assert (loop.max_in_flight, loop.frame.row_concurrency) == (2, 1)
     assert legacy("frame_policy_on_the_loop").steps["a"].loop.frame.max_seconds == "{{ (500 + 1) / 1000 }}"
     assert legacy("frame_policy_in_the_spec").steps["a"].loop.frame.max_rows == 5
+
+
+def test_a_frame_policy_and_a_frame_are_merged() -> None:
+    loop = legacy("frame_policy_beside_a_frame").steps["a"].loop
+    frame = loop.frame
+    assert (frame.max_rows, frame.max_seconds, frame.max_bytes, frame.commit) == (50, 1.5, 1000, "frame")
+    assert loop.max_in_flight == 4
 
 
 @pytest.mark.parametrize("name", ["loop_mode_on_the_step", "loop_mode_on_the_executor"])
@@ -91,7 +99,6 @@ def test_an_iterator_becomes_a_loop() -> None:
 def test_small_spellings_become_todays() -> None:
     assert legacy("tags_as_text").metadata["tags"] == ["one", "two"]
     assert legacy("timeout_in_parts").steps["a"].tasks[0].timeout == 20
-    assert legacy("store_object").steps["a"].tasks[0].output.store == {"kind": "disk"}
     assert legacy("script_endpoint").steps["a"].tasks[0].options["script"]["uri"] == "http://x/x.py"
 
 

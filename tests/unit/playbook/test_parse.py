@@ -23,7 +23,7 @@ def test_the_root_becomes_a_playbook() -> None:
     found = good("root_keys")
     assert (found.name, found.path, found.entry, found.final) == ("root_keys", "demo/root_keys", "go", "tidy")
     assert found.metadata["owner"] == "somebody"
-    assert found.executor["profile"] == "distributed"
+    assert found.executor["profile"] == "auto"
     assert found.workload == {"who": "world"}
     assert list(found.steps) == ["go", "tidy"]
     secret = found.keychain[0]
@@ -92,7 +92,7 @@ def test_an_output_block_becomes_what_happens_to_the_result() -> None:
     assert output.accumulate is not None
     assert output.select == (Select("$.data.total", "total"), Select("$.items[0]", "first"))
     assert (output.accumulate.strategy, output.accumulate.max_items) == ("concat", 10)
-    assert (output.scope, output.name, output.inline_max_bytes) == ("workflow", "everything", 1024)
+    assert output.inline_max_bytes == 1024
     unused = work["unused"].tasks[0].output
     assert unused is not None
     assert unused.accumulate is None
@@ -124,7 +124,7 @@ def test_a_loop_without_a_frame_gets_the_usual_bounds() -> None:
         ("g", {"command": "SELECT 1"}),
         ("k", {"script": "lib/x.py"}),
         ("m", {"cmds": "echo 1"}),
-        ("n", {"path": "demo/pages", "version": 2, "return_step": "end", "poll_interval": 2}),
+        ("n", {"path": "demo/pages", "version": 2, "return_step": "end"}),
         ("shared", {"name": "shared"}),
         ("q", {"name": "shared"}),
         ("u", {"ref": "{{ s.data }}"}),

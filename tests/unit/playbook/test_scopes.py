@@ -38,7 +38,7 @@ def test_a_row_sees_itself_by_its_iterators_name() -> None:
     row = names(workload={"item": "key"}).for_row("item", {"id": 5}, 1, length=2, _frame_index=7)
     assert rendered("{{ iter.item.id + item.id }}", row) == 10
     assert row["iter"] == {"item": {"id": 5}, "_index": 1, "_first": False, "_last": True, "_frame_index": 7}
-    assert row["loop"] == {"index": 1, "first": False, "last": True, "length": 2}
+    assert row["loop"] == {"index": 1, "first": False, "last": True, "length": 2, "done": False}
 
 
 def test_an_iterator_named_like_a_scope_is_only_seen_in_iter() -> None:

@@ -211,12 +211,12 @@ event_store:
   connection:
     url: nats://nats.nats.svc.cluster.local:4222
     stream_prefix: noetl.events
-  replay: {snapshot_interval_events: 500, checksum_algorithm: blake3, require_projection_parity: false}
+  replay: {snapshot_interval_events: 500, checksum_algorithm: blake3}
   retention: {keep_months: 12, keep_archive_months: 84}
 serialization:
   envelope_format: canonical-json
   tabular_payload_format: arrow-ipc-stream
-  schema_registry: {backend: file, path: /etc/noetl/schemas}
+  schema_registry: {backend: file}
   compression: none
   timezone: UTC
 payload_store:
@@ -243,9 +243,9 @@ frame_policy_defaults:
     assert (runtime.tenant_id, runtime.organization_id) == ("acme", "retail")
     assert (runtime.node_id, runtime.shard_id) == ("10.0.0.7", "15")
     assert runtime.scheduler.max_inflight_frames_per_worker == 6
-    assert settings.event_store.replay.require_projection_parity is False
+    assert settings.event_store.replay.snapshot_interval_events == 500
     assert settings.event_store.retention.keep_archive_months == 84
-    assert settings.serialization.schema_registry.path == Path("/etc/noetl/schemas")
+    assert settings.payload_store.threshold_bytes == 32768
     assert settings.payload_store.encryption_at_rest is True
     assert settings.payload_store.gc.strategy == "ttl"
     assert str(settings.projection_stores["default"].connection.dsn) == "postgresql://noetl:***@pg:5432/noetl"

@@ -21,7 +21,7 @@ async def woken(signal: Signal, seen: int) -> None:
 
 async def test_a_touch_here_wakes_those_who_wait_elsewhere_and_comes_back_to_nobody() -> None:
     here, there, hints = Signal(), Signal(), MemoryHints()
-    async with nudging(here, hints), nudging(there, hints):
+    async with nudging(there, hints), nudging(here, hints):
         for _ in range(3):
             seen, own = there.number, here.number
             here.touch()

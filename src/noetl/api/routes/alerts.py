@@ -44,7 +44,7 @@ async def list_alert_rules(call: Call) -> RulesList:
     return RulesList(applied=[rules_view(one) for one in await _alerts(call).applied.listed(call.scope)])
 
 
-@routes.post("/api/alerts/rules", ADMINS)
+@routes.post("/api/alerts/rules", ADMINS, repeatable=True)
 async def apply_alert_rules(call: Call, body: RulesRequest) -> RulesAnswer:
     """Put the rules and channels of a file into use, in place of those of the same name."""
     document, changed = await _alerts(call).applied.apply(call.scope, body.text)

@@ -23,6 +23,7 @@ from noetl.api.routes import (
     outbox,
     people,
     query,
+    rendering,
     replay,
     results,
     schedules,
@@ -40,6 +41,6 @@ def endpoints() -> list[Endpoint]:
     """Return every declared route."""
     nouns = (
         execute, executions, events, catalog, credentials, tokens, commands, stages, frames, leases, workers,
-        dags, sources, hooks, datasets, lineage, changes, query, curated, task_leases, tasks, outbox, alerts, schedules, people, replay, variables, results, health,
+        dags, sources, hooks, datasets, lineage, changes, query, curated, task_leases, tasks, outbox, alerts, schedules, people, replay, variables, rendering, results, health,
     )  # fmt: skip
     return [endpoint for noun in nouns for endpoint in noun.routes.endpoints]

@@ -8,9 +8,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from noetl.api.endpoint import ANYONE, READERS, WRITERS, Answer, Call, Routes
-from noetl.api.wire import NO_NUL, Body, Name, View
-from noetl.catalog.playbooks import Entry
+from noetl.api.wire import NO_NUL, Body, Name, ReadTokenText, View
+from noetl.catalog.playbooks import Entry, Registered, catalog_stream
 from noetl.errors import NotFound
+from noetl.model.ids import organization_root_id
+from noetl.model.read_token import VersionToken
 
 routes = Routes("catalog")
 
@@ -45,7 +47,13 @@ class CatalogSource(CatalogVersion, frozen=True, kw_only=True):
     content: str
 
 
-class RegisterAnswer(CatalogVersion, frozen=True, kw_only=True):
+class ChangeAnswer(CatalogVersion, frozen=True, kw_only=True):
+    """The version that was changed."""
+
+    read_token: ReadTokenText
+
+
+class RegisterAnswer(ChangeAnswer, frozen=True, kw_only=True):
     """The version that stands; `created` is false when the same source stood already."""
 
     created: bool
@@ -102,15 +110,17 @@ class UiSchema(View, frozen=True, kw_only=True):
     schema: dict[str, Any]
 
 
-@routes.post("/api/catalog/register", WRITERS, status=201)
+@routes.post("/api/catalog/register", WRITERS, status=201, repeatable=True)
 async def register_playbook(call: Call, body: RegisterRequest) -> Answer | RegisterAnswer:
     """Register a playbook under the path it names; the same source again gives the version that stands."""
     done = await call.services.catalog.register(call.scope, body.content)
-    answer = RegisterAnswer(**_fields(done.entry), created=done.created, warnings=list(done.warnings))
+    answer = RegisterAnswer(
+        **_fields(done.entry), read_token=_token(call, done), created=done.created, warnings=list(done.warnings)
+    )
     return Answer(answer, 201 if done.created else 200)
 
 
-@routes.post("/api/catalog/list", READERS)
+@routes.post("/api/catalog/list", READERS, repeatable=True)
 async def list_playbooks(call: Call, body: CatalogListRequest | None = None) -> CatalogList:
     """List the newest version in use of each path, by path."""
     body = body or CatalogListRequest()
@@ -121,7 +131,7 @@ async def list_playbooks(call: Call, body: CatalogListRequest | None = None) -> 
     )
 
 
-@routes.post("/api/catalog/resource", READERS)
+@routes.post("/api/catalog/resource", READERS, repeatable=True)
 async def list_versions(call: Call, body: PathRequest) -> CatalogVersions:
     """List all versions of a path, those taken out of use too."""
     found = await call.services.catalog.versions(call.scope, body.path)
@@ -130,16 +140,18 @@ async def list_versions(call: Call, body: PathRequest) -> CatalogVersions:
     return CatalogVersions(path=body.path, versions=[_version(entry) for entry in found])
 
 
-@routes.post("/api/catalog/delete", WRITERS)
-async def remove_version(call: Call, body: VersionRequest) -> CatalogVersion:
+@routes.post("/api/catalog/delete", WRITERS, repeatable=True)
+async def remove_version(call: Call, body: VersionRequest) -> ChangeAnswer:
     """Take a version out of use; executions of it go on."""
-    return _version(await call.services.catalog.set_removed(call.scope, body.path, body.version, removed=True))
+    done = await call.services.catalog.set_removed(call.scope, body.path, body.version, removed=True)
+    return ChangeAnswer(**_fields(done.entry), read_token=_token(call, done))
 
 
-@routes.post("/api/catalog/restore", WRITERS)
-async def restore_version(call: Call, body: VersionRequest) -> CatalogVersion:
+@routes.post("/api/catalog/restore", WRITERS, repeatable=True)
+async def restore_version(call: Call, body: VersionRequest) -> ChangeAnswer:
     """Take a version back into use."""
-    return _version(await call.services.catalog.set_removed(call.scope, body.path, body.version, removed=False))
+    done = await call.services.catalog.set_removed(call.scope, body.path, body.version, removed=False)
+    return ChangeAnswer(**_fields(done.entry), read_token=_token(call, done))
 
 
 @routes.get("/api/catalog/{path:path}/ui_schema", READERS)
@@ -161,6 +173,11 @@ async def get_playbook(call: Call, path: str, query: VersionQuery) -> CatalogSou
     """Return a version with its source, by path or by catalog id."""
     entry = await call.services.catalog.get(call.scope, path, query.version)
     return CatalogSource(**_fields(entry), content=entry.content)
+
+
+def _token(call: Call, done: Registered) -> str:
+    root = organization_root_id(call.scope.tenant_id, call.scope.organization_id)
+    return str(VersionToken(root, catalog_stream(call.scope, done.entry.path).stream_id, done.stream_version))
 
 
 def _fields(entry: Entry) -> dict[str, Any]:

@@ -32,11 +32,12 @@ from noetl.dispatch.changes.operator_states import job_state
 routes = Routes("changes")
 
 
-@routes.post("/api/datasets/{name}/invalidate", WRITERS, status=201)
+@routes.post("/api/datasets/{name}/invalidate", WRITERS, status=201, keyed=True)
 async def invalidate_dataset(call: Call, name: str, body: InvalidateRequest) -> InvalidationView:
     """Say that a partition or a range of rows is wrong: it is built again, and whatever was made of it follows.
 
-    The id of the answer is also that of the run, which `/api/dags/{dag}/runs/{execution_id}` waits for.
+    The id of the answer is also that of the run, which `/api/dags/{dag}/runs/{execution_id}` waits for. With an
+    Idempotency-Key, a second request under the same key gives the invalidation of the first one.
     """
     one = await _changes(call).invalidations.invalidate(
         call.scope,
@@ -46,6 +47,7 @@ async def invalidate_dataset(call: Call, name: str, body: InvalidateRequest) -> 
         reason=body.reason,
         note=body.note,
         by=call.caller.name,
+        key=call.key,
     )
     return invalidation_view(one)
 
@@ -70,9 +72,12 @@ async def get_invalidation(call: Call, invalidation_id: int) -> InvalidationView
     return invalidation_view(await _changes(call).invalidations.show(call.scope, invalidation_id))
 
 
-@routes.post("/api/datasets/{name}/backfill", WRITERS, status=201)
+@routes.post("/api/datasets/{name}/backfill", WRITERS, status=201, keyed=True)
 async def backfill_dataset(call: Call, name: str, body: BackfillRequest) -> Answer | BackfillAnswer:
-    """Build the partitions of a range again, a few at a time; a dry run only says what would be done."""
+    """Build the partitions of a range again, a few at a time; a dry run only says what would be done.
+
+    With an Idempotency-Key, a second request under the same key gives the backfill of the first one.
+    """
     changes = _changes(call)
     found, plan = await changes.plan_backfill(
         call.scope,
@@ -85,7 +90,7 @@ async def backfill_dataset(call: Call, name: str, body: BackfillRequest) -> Answ
     )
     if body.dry_run:
         return Answer(BackfillAnswer(plan=plan_view(plan), backfill=None), 200)
-    one = await changes.backfills.request(call.scope, found, plan, by=call.caller.name)
+    one = await changes.backfills.request(call.scope, found, plan, by=call.caller.name, key=call.key)
     return BackfillAnswer(plan=plan_view(plan), backfill=backfill_view(one))
 
 
@@ -107,28 +112,28 @@ async def get_backfill(call: Call, backfill_id: int) -> BackfillView:
     return backfill_view(*(await _changes(call).backfills.progress(call.scope, backfill_id)))
 
 
-@routes.post("/api/backfills/{backfill_id}/pause", WRITERS)
+@routes.post("/api/backfills/{backfill_id}/pause", WRITERS, repeatable=True)
 async def pause_backfill(call: Call, backfill_id: int, body: BackfillChange | None = None) -> BackfillView:
     """Give out no further partitions for a while; tasks under way go on."""
     own, reason = _changes(call).backfills, None if body is None else body.reason
     return await _changed(call, lambda: own.pause(call.scope, backfill_id, by=call.caller.name, reason=reason))
 
 
-@routes.post("/api/backfills/{backfill_id}/resume", WRITERS)
+@routes.post("/api/backfills/{backfill_id}/resume", WRITERS, repeatable=True)
 async def resume_backfill(call: Call, backfill_id: int) -> BackfillView:
     """Go on with a backfill that was paused."""
     own = _changes(call).backfills
     return await _changed(call, lambda: own.resume(call.scope, backfill_id, by=call.caller.name))
 
 
-@routes.post("/api/backfills/{backfill_id}/cancel", WRITERS)
+@routes.post("/api/backfills/{backfill_id}/cancel", WRITERS, repeatable=True)
 async def cancel_backfill(call: Call, backfill_id: int, body: BackfillChange | None = None) -> BackfillView:
     """Give a backfill up: what waits is not built, what runs is stopped, what was built stays."""
     own, reason = _changes(call).backfills, None if body is None else body.reason
     return await _changed(call, lambda: own.cancel(call.scope, backfill_id, by=call.caller.name, reason=reason))
 
 
-@routes.post("/api/reconcile", WRITERS)
+@routes.post("/api/reconcile", WRITERS, repeatable=True)
 async def reconcile_datasets(call: Call, body: ReconcileRequest | None = None) -> ReconciledView:
     """Find partitions that were missed, of one DAG or of all, and have them built."""
     dag = None if body is None else body.dag

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from noetl.api.endpoint import ANYONE, ONLY_WORKERS, WORKERS, Call, Routes
 from noetl.api.leased import CommandLease, Leased
+from noetl.api.sealing import SealedAnswer, sealed
 from noetl.api.wire import Body, Name, Text, View
 from noetl.credentials.secret import revealed, secrets_in
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant
@@ -57,6 +58,8 @@ class ClaimRequest(Body, frozen=True, kw_only=True):
     want: Annotated[int, Meta(ge=1, le=100)] = 1
     wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
     locality: Locality | None = None
+    loops: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+    """How many of them may be slots of loops, each of which works on one frame at a time; null: all."""
 
 
 class ClaimAnswer(View, frozen=True, kw_only=True):
@@ -102,14 +105,6 @@ class KeychainRequest(Body, frozen=True, kw_only=True):
     lease: CommandLease
 
 
-class KeychainAnswer(View, frozen=True, kw_only=True):
-    """The values of a keychain, by entry; never kept, logged or shown."""
-
-    keychain: dict[str, Any]
-    secrets: list[str]
-    """Which texts of them must not leave the worker again."""
-
-
 class ChildRequest(Body, frozen=True, kw_only=True):
     """A child execution a command asks for, and how long to wait for its end."""
 
@@ -147,7 +142,7 @@ async def claim_commands(call: Call, body: ClaimRequest) -> ClaimAnswer:
     wish = None if body.locality is None else body.locality.wish()
     while True:
         left = max(0.0, deadline - loop.time())
-        grants = await dispatch.claim(body.worker_id, body.want, min(left, _SLICE_SECONDS), wish)
+        grants = await dispatch.claim(body.worker_id, body.want, min(left, _SLICE_SECONDS), wish, body.loops)
         over = left <= _SLICE_SECONDS or call.services.stopping.is_set()
         if grants or over or await call.request.is_disconnected():
             break
@@ -180,15 +175,18 @@ async def complete_command(call: Call, body: CompleteRequest) -> CompleteAnswer:
 
 
 @routes.post("/api/commands/keychain", ONLY_WORKERS)
-async def resolve_keychain(call: Call, body: KeychainRequest) -> KeychainAnswer:
-    """Resolve the keychain of a command's playbook, for the worker that holds the command alone."""
+async def resolve_keychain(call: Call, body: KeychainRequest) -> SealedAnswer:
+    """Resolve the keychain of a command's playbook, for the worker that holds the command alone.
+
+    Sealed are the values by entry, as `keychain`, and which texts of them must not leave the worker again, as `secrets`.
+    """
     ref = body.lease.ref()
     # A grant that this server remembers may have run out since; nobody is given secrets for it.
     await leased(call).lease_until(call.scope, ref)
     grant = await leased(call).command(call.scope, ref)
     playbook = await call.services.engine.dispatch(call.scope).playbook(grant.catalog_id)
     if not playbook.keychain:
-        return KeychainAnswer(keychain={}, secrets=[])
+        return sealed(call, {"keychain": {}, "secrets": []})
     if call.services.secrets is None:
         raise Unsupported(
             "this server has no master key, so it resolves no keychain",
@@ -196,7 +194,7 @@ async def resolve_keychain(call: Call, body: KeychainRequest) -> KeychainAnswer:
         )
     names = await names_without_secrets(call.scope, call.services.payloads, grant, playbook)
     found = await call.services.secrets(call.scope).resolved(grant, playbook, names)
-    return KeychainAnswer(keychain=revealed(found), secrets=sorted(set(secrets_in(found))))
+    return sealed(call, {"keychain": revealed(found), "secrets": sorted(set(secrets_in(found)))})
 
 
 @routes.post("/api/commands/started", WORKERS, status=204)

@@ -1,4 +1,4 @@
-"""Credentials by name. Their values go in and never come out, but for workers, whose tools need them."""
+"""Credentials by name. Their values go in and come out sealed alone, for workers, whose tools need them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from noetl.api.endpoint import ADMINS, ANYONE, READERS, Call, Routes
+from noetl.api.endpoint import ADMINS, ONLY_WORKERS, READERS, Call, Routes
+from noetl.api.sealing import SealedAnswer, sealed
 from noetl.api.wire import Body, Name, Text, View
 from noetl.credentials.secret import revealed
 from noetl.credentials.store import CredentialInfo, CredentialStore
-from noetl.errors import Denied, Unsupported
+from noetl.errors import Unsupported
 
 routes = Routes("credentials")
 
@@ -28,7 +29,7 @@ class CredentialRequest(Body, frozen=True, kw_only=True):
 
 
 class CredentialView(View, frozen=True, kw_only=True):
-    """What may be shown of a credential; `data` is given to workers alone, when they ask for it."""
+    """What may be shown of a credential."""
 
     name: str
     type: str
@@ -38,7 +39,6 @@ class CredentialView(View, frozen=True, kw_only=True):
     meta: dict[str, Any]
     created_at: datetime
     updated_at: datetime
-    data: dict[str, Any] | None = None
 
 
 class CredentialList(View, frozen=True, kw_only=True):
@@ -53,13 +53,13 @@ class TypeQuery(Body, frozen=True, kw_only=True):
     type: Name | None = None
 
 
-class DataQuery(Body, frozen=True, kw_only=True):
-    """Whether the values are wanted."""
+class CredentialName(Body, frozen=True, kw_only=True):
+    """Which credential a worker's tool needs."""
 
-    include_data: bool = False
+    name: Name
 
 
-@routes.post("/api/credentials", ADMINS, status=201)
+@routes.post("/api/credentials", ADMINS, status=201, repeatable=True)
 async def put_credential(call: Call, body: CredentialRequest) -> CredentialView:
     """Keep a credential, encrypted."""
     info = await _store(call).put(
@@ -74,15 +74,17 @@ async def list_credentials(call: Call, query: TypeQuery) -> CredentialList:
     return CredentialList(credentials=[_view(info) for info in await _store(call).list(call.scope, query.type)])
 
 
-@routes.get("/api/credentials/{name}", ANYONE)
-async def get_credential(call: Call, name: str, query: DataQuery) -> CredentialView:
-    """Return what may be shown of a credential; a worker may ask for its values with `include_data`."""
-    store = _store(call)
-    if query.include_data and "worker" not in call.caller.roles:
-        raise Denied("the values of credentials are given to workers alone", hint="ask without include_data")
-    info = await store.describe(call.scope, name)
-    data = dict((await store.get(call.scope, name)).data) if query.include_data else None
-    return _view(info, data)
+@routes.get("/api/credentials/{name}", READERS)
+async def get_credential(call: Call, name: str) -> CredentialView:
+    """Return what may be shown of a credential: never its values."""
+    return _view(await _store(call).describe(call.scope, name))
+
+
+@routes.post("/api/worker/credential", ONLY_WORKERS)
+async def give_credential(call: Call, body: CredentialName) -> SealedAnswer:
+    """Give a worker a credential for its tools: sealed are `name`, `type` and `data`."""
+    found = await _store(call).get(call.scope, body.name)
+    return sealed(call, {"name": found.name, "type": found.type, "data": revealed(found.data)})
 
 
 @routes.delete("/api/credentials/{name}", ADMINS, status=204)
@@ -100,7 +102,7 @@ def _store(call: Call) -> CredentialStore:
     return call.services.credentials
 
 
-def _view(info: CredentialInfo, data: dict[str, Any] | None = None) -> CredentialView:
+def _view(info: CredentialInfo) -> CredentialView:
     return CredentialView(
         name=info.name,
         type=info.type,
@@ -110,5 +112,4 @@ def _view(info: CredentialInfo, data: dict[str, Any] | None = None) -> Credentia
         meta=info.meta,
         created_at=info.created_at,
         updated_at=info.updated_at,
-        data=None if data is None else revealed(data),
     )

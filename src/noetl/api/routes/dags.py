@@ -61,7 +61,7 @@ async def list_dags(call: Call, query: DagPageQuery) -> DagPage:
     return DagPage(dags=found, next_cursor=page[-1] if len(names) > len(page) else None)
 
 
-@routes.post("/api/dags/plan", READERS)
+@routes.post("/api/dags/plan", READERS, repeatable=True)
 async def plan_dag(call: Call, body: BundleRequest) -> DeployPlan:
     """Say what a deploy of these files would create, rebuild and keep, and why; nothing is changed."""
     pipelines = pipelines_of(call)
@@ -140,7 +140,7 @@ async def get_dag_run(call: Call, dag: str, execution_id: int, query: RunQuery) 
             return RunAnswer(execution_id=str(execution_id), dag=dag, status=end.status, error=end.error)
 
 
-@routes.post("/api/dags/{dag}/ready", WRITERS)
+@routes.post("/api/dags/{dag}/ready", WRITERS, repeatable=True)
 async def mark_dag_ready(call: Call, dag: str, body: DagVersionRequest | None = None) -> DagVersionView:
     """Say that a version is built whole, the newest that is not ready unless told; refused while something is missing."""
     pipelines = pipelines_of(call)
@@ -148,7 +148,7 @@ async def mark_dag_ready(call: Call, dag: str, body: DagVersionRequest | None = 
     return version_view(await pipelines.dags.mark_ready(call.scope, dag, version, by=call.caller.name))
 
 
-@routes.post("/api/dags/{dag}/activate", WRITERS)
+@routes.post("/api/dags/{dag}/activate", WRITERS, repeatable=True)
 async def activate_dag(call: Call, dag: str, body: DagVersionRequest | None = None) -> CutoverAnswer:
     """Let a version serve readers, all its datasets at once: the newest that is ready unless told."""
     version = None if body is None else body.version

@@ -78,7 +78,7 @@ async def get_dataset(call: Call, name: str, query: SeenQuery) -> SeenView:
     )
 
 
-@routes.post("/api/datasets/{name}/grant", ADMINS)
+@routes.post("/api/datasets/{name}/grant", ADMINS, repeatable=True)
 async def grant_dataset(call: Call, name: str, body: ReaderRequest) -> ReadersView:
     """Let the holders of a role read a dataset; with the first role nobody else but administrators may."""
     dataset = await _reader(call).datasets.find(call.scope, name)
@@ -86,7 +86,7 @@ async def grant_dataset(call: Call, name: str, body: ReaderRequest) -> ReadersVi
     return ReadersView(dataset=dataset, readers=list(roles))
 
 
-@routes.post("/api/datasets/{name}/revoke", ADMINS)
+@routes.post("/api/datasets/{name}/revoke", ADMINS, repeatable=True)
 async def revoke_dataset(call: Call, name: str, body: ReadersRequest) -> ReadersView:
     """Take a dataset from the holders of a role, or, with `all`, let the whole organization read it again."""
     dataset = await _reader(call).datasets.find(call.scope, name)

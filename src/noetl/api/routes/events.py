@@ -10,7 +10,7 @@ from msgspec import Meta, field
 
 from noetl.api.endpoint import READERS, WRITERS, Answer, Call, Routes
 from noetl.api.problems import Problem, described
-from noetl.api.wire import Body, Id, Name, View
+from noetl.api.wire import Body, Id, Name, ReadTokenText, View
 from noetl.errors import InputError, NoetlError, NotFound
 from noetl.ledger.rows import COLUMNS, to_events
 from noetl.model.event import Draft, to_json
@@ -59,8 +59,7 @@ class Recorded(View, frozen=True, kw_only=True):
     """Null for a fact that the stream has and the ledger will have in a moment."""
     position: int | None
     repeated: bool
-    read_token: str
-    """Sent as `Noetl-Read-Token` with a read, it makes that read wait until it sees this fact."""
+    read_token: ReadTokenText
 
 
 class EventBatch(Body, frozen=True, kw_only=True):

@@ -8,11 +8,13 @@ from msgspec import UNSET, Meta, UnsetType
 
 from noetl.api.endpoint import WRITERS, Call, Routes
 from noetl.api.problems import Problem, described
-from noetl.api.wire import Body, Id, Name, View
+from noetl.api.wire import Body, Id, Name, ReadTokenText, View
 from noetl.catalog.playbooks import Entry
 from noetl.dispatch.merging import merged
-from noetl.errors import InputError, KeyReused, NoetlError
+from noetl.dispatch.request_keys import reused
+from noetl.errors import InputError, NoetlError
 from noetl.model.ids import parse_id
+from noetl.model.read_token import execution_token
 from noetl.plan.state import State
 
 routes = Routes("execute")
@@ -40,6 +42,7 @@ class Started(View, frozen=True, kw_only=True):
     catalog_id: str
     workload: dict[str, Any]
     """What is in force: the playbook's own values with the request's laid over them."""
+    read_token: ReadTokenText
 
 
 class BatchRequest(Body, frozen=True, kw_only=True):
@@ -112,6 +115,7 @@ def started(state: State) -> Started:
         path=state.path,
         catalog_id=state.catalog_id,
         workload=state.workload,
+        read_token=str(execution_token(state.execution_id, state.version)),
     )
 
 
@@ -138,7 +142,4 @@ async def _check_same(call: Call, state: State, entry: Entry, payload: dict[str,
     """Refuse a key that stands for an execution of something else."""
     plan = await call.services.catalog.plan(call.scope, state.catalog_id)
     if state.path != entry.path or state.workload != merged(plan.playbook.workload, payload):
-        raise KeyReused(
-            f"the key {key!r} stands for execution {state.execution_id}, which was asked for with something else",
-            hint="use a new key for every new request",
-        )
+        raise reused(key, state.execution_id)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from noetl.api.wire import Body, Id, Name, Text, View
+from noetl.api.wire import Body, Id, Name, ReadTokenText, Text, View
 from noetl.model.payload_ref import PayloadRef
 
 
@@ -109,3 +109,10 @@ class CancelAnswer(View, frozen=True, kw_only=True):
     execution_id: str
     status: str
     cancelled: list[str]
+    read_token: ReadTokenText
+
+
+class FinalizeAnswer(ExecutionStatus, frozen=True, kw_only=True):
+    """How an execution is after it was looked at again."""
+
+    read_token: ReadTokenText

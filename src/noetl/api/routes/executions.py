@@ -16,14 +16,20 @@ from noetl.api.routes.execution_views import (
     EventsQuery,
     ExecutionStatus,
     ExecutionView,
+    FinalizeAnswer,
     ListQuery,
     RerunRequest,
     WaitQuery,
     WhyQuery,
 )
+from noetl.dispatch.merging import merged
+from noetl.dispatch.request_keys import reused
 from noetl.dispatch.why import why
 from noetl.model.event import to_json
 from noetl.model.ids import parse_id
+from noetl.model.read_token import execution_token
+from noetl.model.stream import execution_stream
+from noetl.plan.state import State
 from noetl.plan.trigger import Doubt
 from noetl.replay.pages import reading
 
@@ -94,7 +100,7 @@ async def check_cancellation(call: Call, execution_id: int) -> CancellationCheck
     return CancellationCheck(execution_id=str(execution_id), cancelled=state.status == "CANCELLED", status=state.status)
 
 
-@routes.post("/api/executions/{execution_id}/cancel", WRITERS)
+@routes.post("/api/executions/{execution_id}/cancel", WRITERS, repeatable=True)
 async def cancel_execution(call: Call, execution_id: int, body: CancelRequest | None = None) -> CancelAnswer:
     """Cancel an execution and, with `cascade`, everything it started. One that has ended stays as it is."""
     body = body or CancelRequest()
@@ -103,30 +109,57 @@ async def cancel_execution(call: Call, execution_id: int, body: CancelRequest | 
     )
     seen = await _seen(call, execution_id)
     return CancelAnswer(
-        execution_id=str(execution_id), status=seen.state.status, cancelled=[str(one) for one in cancelled]
+        execution_id=str(execution_id),
+        status=seen.state.status,
+        cancelled=[str(one) for one in cancelled],
+        read_token=_token(seen),
     )
 
 
-@routes.post("/api/executions/{execution_id}/finalize", WRITERS)
-async def finalize_execution(call: Call, execution_id: int) -> ExecutionStatus:
+@routes.post("/api/executions/{execution_id}/finalize", WRITERS, repeatable=True)
+async def finalize_execution(call: Call, execution_id: int) -> FinalizeAnswer:
     """Look at an execution again: it goes on if anything can, and ends if nothing is open. Open work is left alone."""
     await call.services.engine.executions.trigger(call.scope, execution_id, Doubt())
-    return ExecutionStatus(**_status(await _seen(call, execution_id)))
+    seen = await _seen(call, execution_id)
+    return FinalizeAnswer(**_status(seen), read_token=_token(seen))
 
 
-@routes.post("/api/executions/{execution_id}/rerun", WRITERS, status=201)
+@routes.post("/api/executions/{execution_id}/rerun", WRITERS, status=201, keyed=True)
 async def rerun_execution(call: Call, execution_id: int, body: RerunRequest | None = None) -> Started:
-    """Start a new execution of the same version with the same workload, from a step on if one is named."""
-    body = body or RerunRequest()
+    """Start a new execution of the same version with the same workload, from a step on if one is named.
+
+    With an Idempotency-Key, a second request under the same key gives the execution the first one started.
+    """
+    body, key = body or RerunRequest(), call.key
     state = await call.services.engine.rerun(
-        call.scope, execution_id, from_step=body.from_step, payload=body.payload, requested_by=call.caller.name
+        call.scope,
+        execution_id,
+        from_step=body.from_step,
+        payload=body.payload,
+        requested_by=call.caller.name,
+        key=key,
     )
+    if key is not None:
+        await _check_same(call, state, execution_id, body, key)
     return started(state)
+
+
+async def _check_same(call: Call, state: State, execution_id: int, body: RerunRequest, key: str) -> None:
+    """Refuse a key that stands for an execution of something else."""
+    before = (await _seen(call, execution_id)).state
+    asked = await anext(call.services.ledger.read(execution_stream(call.scope, state.execution_id)))
+    stands = (asked.meta.get("rerun_of"), asked.meta.get("from_step"), state.workload)
+    if stands != (str(execution_id), body.from_step, merged(before.workload, body.payload)):
+        raise reused(key, state.execution_id)
 
 
 async def _seen(call: Call, execution_id: int) -> Seen:
     seen: Seen = await call.request.app.state.reading.seen(call.scope, execution_id)
     return seen
+
+
+def _token(seen: Seen) -> str:
+    return str(execution_token(seen.state.execution_id, seen.state.version))
 
 
 def _status(seen: Seen) -> dict[str, Any]:

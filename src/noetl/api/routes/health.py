@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from noetl.api.endpoint import ANYONE, Answer, Call, Routes
+from noetl.api.endpoint import ANYONE, READERS, Answer, Call, Routes
 from noetl.api.wire import View
 from noetl.errors import NoetlError
 
@@ -14,12 +14,16 @@ routes = Routes("health")
 
 
 class Health(View, frozen=True, kw_only=True):
-    """Whether the server works; `database` and `schema_revision` are looked at by /api/health alone."""
+    """Whether the server works; all but `status` and `version` are looked at by /api/health alone."""
 
     status: str
     version: str
     database: str | None = None
     schema_revision: str | None = None
+    write_path: str | None = None
+    """How events reach the ledger: `ledger`, `stream`, or `draining` while that is being changed and writes wait."""
+    lost_facts: int | None = None
+    """How many facts the stream acknowledged and lost, of this server's node; `noetl stream lost` lists them."""
 
 
 @routes.get("/health", None)
@@ -30,14 +34,41 @@ async def get_liveness(call: Call) -> Health:
 
 @routes.get("/api/health", None)
 async def get_health(call: Call) -> Answer | Health:
-    """Tell whether the database can be reached, and which schema it has; 503 when it cannot."""
+    """Tell whether the database can be reached, which schema it has and how events are written; 503 when it cannot."""
     version = call.services.version
     try:
         async with call.services.database.transaction(None) as connection:
             revision = str(await connection.fetchval("SELECT version_num FROM public.schema_revision"))
+            way = str(await connection.fetchval("SELECT mode FROM noetl.write_path"))
     except NoetlError as problem:
         return Answer(Health(status="unavailable", version=version, database=problem.code), 503, {"Retry-After": "1"})
-    return Health(status="ok", version=version, database="ok", schema_revision=revision)
+    lost = call.services.lost_facts()
+    return Health(
+        status="ok", version=version, database="ok", schema_revision=revision, write_path=way, lost_facts=lost
+    )
+
+
+class ConnectionPool(View, frozen=True, kw_only=True):
+    """Connections of this process to the database that serve one purpose."""
+
+    name: str
+    in_use: int
+    most: int
+
+
+class PoolStatus(View, frozen=True, kw_only=True):
+    """The pools of this process: `readers` answer people, `workers` serve workers."""
+
+    pools: list[ConnectionPool]
+
+
+@routes.get("/api/pool/status", READERS)
+async def get_pool_status(call: Call) -> PoolStatus:
+    """Return how many connections to the database this process uses now, and how many it may use."""
+    known = {"readers": call.services.database, "workers": call.services.worker_database}
+    return PoolStatus(
+        pools=[ConnectionPool(name=name, in_use=one.in_use(), most=one.most()) for name, one in known.items()]
+    )
 
 
 @routes.get("/metrics", ANYONE, media_type="text/plain")

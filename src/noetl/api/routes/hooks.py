@@ -23,7 +23,7 @@ class HookAnswer(View, frozen=True, kw_only=True):
     new: bool
 
 
-@routes.post("/api/hooks/{tenant}/{organization}/{dag}/{path:path}", None, status=202)
+@routes.post("/api/hooks/{tenant}/{organization}/{dag}/{path:path}", None, status=202, repeatable=True)
 async def take_hook(call: Call, tenant: str, organization: str, dag: str, path: str) -> Answer | HookAnswer:
     """Take what is sent to a webhook source: a JSON object, a list of objects, or one object per line.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from noetl.api.endpoint import WORKERS, Call, Routes
-from noetl.api.wire import Body, Id, Name, View
-from noetl.dispatch.grants import LeaseRef
+from noetl.api.wire import Attempt, Body, Id, Name, View
+from noetl.dispatch.grants import FrameSoFar, LeaseRef
 from noetl.errors import InputError
 from noetl.model.ids import parse_id
 
@@ -31,6 +32,23 @@ class LeasesRequest(Body, frozen=True, kw_only=True):
     leases: Annotated[list[LeaseProof], Meta(max_length=10_000)]
 
 
+class FrameInHand(Body, frozen=True, kw_only=True):
+    """How far a frame is that is not committed yet; it is shown to people, and nothing relies on it."""
+
+    stage_id: Id
+    frame_id: Id
+    attempt: Attempt
+    rows_done: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    rows_failed: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    rows_per_second: Annotated[float, Meta(ge=0)] = 0.0
+
+
+class LookRequest(LeasesRequest, frozen=True, kw_only=True):
+    """Leases that a worker holds, and how far it is with frames."""
+
+    so_far: Annotated[list[FrameInHand], Meta(max_length=10_000)] = msgspec.field(default_factory=list)
+
+
 class LeasesAnswer(View, frozen=True, kw_only=True):
     """Those that are lost: somebody else has the work, or it has ended."""
 
@@ -46,10 +64,10 @@ async def heartbeat_leases(call: Call, body: LeasesRequest) -> LeasesAnswer:
 
 
 @routes.post("/api/leases/lost", WORKERS)
-async def find_lost_leases(call: Call, body: LeasesRequest) -> LeasesAnswer:
+async def find_lost_leases(call: Call, body: LookRequest) -> LeasesAnswer:
     """Name the leases on commands that were taken away, such as by a cancellation; none lasts any longer for it."""
     refs = {_ref(proof): proof for proof in body.leases}
-    lost = await call.services.engine.dispatch(call.scope).lost(list(refs))
+    lost = await call.services.engine.dispatch(call.scope).lost(list(refs), [_said(one) for one in body.so_far])
     return LeasesAnswer(lost=[refs[ref] for ref in lost])
 
 
@@ -57,3 +75,8 @@ def _ref(proof: LeaseProof) -> LeaseRef:
     if proof.table == "frame" and not proof.id.isdecimal():
         raise InputError(f"{proof.id[:40]!r} is no frame's id")
     return LeaseRef(proof.table, parse_id(proof.execution_id), proof.id, proof.attempt, proof.token)
+
+
+def _said(one: FrameInHand) -> FrameSoFar:
+    said = msgspec.structs.asdict(one)
+    return FrameSoFar(**said | {"stage_id": parse_id(one.stage_id), "frame_id": parse_id(one.frame_id)})

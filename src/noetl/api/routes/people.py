@@ -57,7 +57,7 @@ async def list_people(call: Call) -> PeopleList:
     return PeopleList(people=await _people(call).users(call.scope))
 
 
-@routes.post("/api/people", ADMINS)
+@routes.post("/api/people", ADMINS, repeatable=True)
 async def add_person(call: Call, body: PersonRequest) -> User:
     """Add a person, or change what one may do who is there already."""
     return await _people(call).add_user(call.scope, body.email, body.role, body.external_id)
@@ -75,20 +75,20 @@ async def list_roles(call: Call) -> RoleList:
     return RoleList(roles=await _people(call).roles(call.scope))
 
 
-@routes.post("/api/roles", ADMINS)
+@routes.post("/api/roles", ADMINS, repeatable=True)
 async def create_role(call: Call, body: RoleRequest) -> Role:
     """Make a role, or give the one with this slug another name."""
     return await _people(call).create_role(call.scope, body.slug, body.name)
 
 
-@routes.post("/api/roles/{slug}/grant", ADMINS)
+@routes.post("/api/roles/{slug}/grant", ADMINS, repeatable=True)
 async def grant_role(call: Call, slug: str, body: MembershipRequest) -> User:
     """Give a person a role; to give it twice changes nothing."""
     await _people(call).grant(call.scope, slug, body.email)
     return await _people(call).user(call.scope, body.email)
 
 
-@routes.post("/api/roles/{slug}/revoke", ADMINS)
+@routes.post("/api/roles/{slug}/revoke", ADMINS, repeatable=True)
 async def revoke_role(call: Call, slug: str, body: MembershipRequest) -> User:
     """Take a role from a person; who has it not loses nothing."""
     await _people(call).revoke(call.scope, slug, body.email)

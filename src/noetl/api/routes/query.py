@@ -97,7 +97,7 @@ class AskedQuery(Body, frozen=True, kw_only=True):
     dataset: Name | None = None
 
 
-@routes.post("/api/query", READERS)
+@routes.post("/api/query", READERS, repeatable=True)
 async def ask_query(call: Call, body: QueryRequest) -> QueryView | Response:
     """Answer one SELECT over published datasets.
 

@@ -9,9 +9,11 @@ from msgspec import Meta
 
 from noetl.api.endpoint import READERS, Call, Routes
 from noetl.api.wire import Body, Id, Name
-from noetl.errors import Denied, InputError
+from noetl.errors import Denied, EventsWait, InputError
 from noetl.model.ids import parse_id
+from noetl.model.read_token import execution_token
 from noetl.replay.as_of import AsOf
+from noetl.replay.replay import ReplayedState
 
 routes = Routes("replay")
 
@@ -34,17 +36,29 @@ class ReplayQuery(Body, frozen=True, kw_only=True):
 async def get_replayed_state(call: Call, query: ReplayQuery) -> dict[str, Any]:
     """Rebuild the state of an execution, or of the organization when none is named, with its checksums."""
     _check_scope(call, query)
-    state = await call.services.replay.state(
+    execution_id = None if query.execution_id is None else parse_id(query.execution_id)
+    try:
+        state = await _replayed(call, query, execution_id)
+    except EventsWait:
+        # It was started a moment ago: whoever knows its id need not send a token to find it.
+        assert execution_id is not None
+        begun = execution_token(execution_id, 1)
+        await call.services.ledger.covered(begun, call.scope, call.services.read_token_seconds)
+        state = await _replayed(call, query, execution_id)
+    shown = state.to_json()
+    shown["upcaster_registry_digest"] = shown.pop("upcaster_digest")
+    return shown
+
+
+async def _replayed(call: Call, query: ReplayQuery, execution_id: int | None) -> ReplayedState:
+    return await call.services.replay.state(
         call.scope,
-        None if query.execution_id is None else parse_id(query.execution_id),
+        execution_id,
         as_of=_as_of(query),
         projection=query.projection,
         limit=query.limit,
         resolve_payloads=query.resolve_payloads,
     )
-    shown = state.to_json()
-    shown["upcaster_registry_digest"] = shown.pop("upcaster_digest")
-    return shown
 
 
 def _check_scope(call: Call, query: ReplayQuery) -> None:

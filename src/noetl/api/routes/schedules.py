@@ -45,7 +45,7 @@ async def list_schedules(call: Call, query: SchedulesQuery) -> SchedulePage:
     )
 
 
-@routes.post("/api/schedules", WRITERS)
+@routes.post("/api/schedules", WRITERS, repeatable=True)
 async def put_schedule(call: Call, body: ScheduleRequest) -> SchedulePut:
     """Start a playbook at times from now on; the schedule of the same name is changed, if there is one."""
     target = {"path": body.playbook, "workload": body.workload}
@@ -101,13 +101,13 @@ async def run_schedule(call: Call, name: str) -> SlotView:
     return slot_view(await scheduler.slot(held))
 
 
-@routes.post("/api/schedules/{name:path}/pause", WRITERS)
+@routes.post("/api/schedules/{name:path}/pause", WRITERS, repeatable=True)
 async def pause_schedule(call: Call, name: str) -> ScheduleView:
     """Let a schedule start nothing until it is resumed."""
     return ScheduleView(**schedule_fields(await _schedules(call).pause(call.scope, name, by=call.caller.name)))
 
 
-@routes.post("/api/schedules/{name:path}/resume", WRITERS)
+@routes.post("/api/schedules/{name:path}/resume", WRITERS, repeatable=True)
 async def resume_schedule(call: Call, name: str) -> ScheduleView:
     """Let a schedule go on with its next moment."""
     row = await _schedules(call).resume(call.scope, name, by=call.caller.name)

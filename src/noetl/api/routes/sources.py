@@ -30,14 +30,14 @@ async def emit_job(call: Call, dag: str, job: str) -> RunAnswer:
     return RunAnswer(execution_id=str(run), dag=dag, status="open", error=None)
 
 
-@routes.post("/api/dags/{dag}/jobs/{job}/pause", WRITERS)
+@routes.post("/api/dags/{dag}/jobs/{job}/pause", WRITERS, repeatable=True)
 async def pause_source(call: Call, dag: str, job: str) -> TurnAnswer:
     """Ask the turn of a source that is kept running to stop, and let none follow until it is resumed."""
     turns = Turns(call.services.database, pipelines_of(call).engine)
     return TurnAnswer(dag=dag, job=job, task_id=await turns.pause(call.scope, dag, job, by=call.caller.name))
 
 
-@routes.post("/api/dags/{dag}/jobs/{job}/resume", WRITERS)
+@routes.post("/api/dags/{dag}/jobs/{job}/resume", WRITERS, repeatable=True)
 async def resume_source(call: Call, dag: str, job: str) -> TurnAnswer:
     """Let a source that was paused go on where it stopped."""
     turns = Turns(call.services.database, pipelines_of(call).engine)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
@@ -64,6 +64,15 @@ class StageQuery(Body, frozen=True, kw_only=True):
     execution_id: Id | None = None
 
 
+class SoFarView(View, frozen=True, kw_only=True):
+    """What workers say came of a stage's rows up to now, those of frames included that are not committed yet."""
+
+    rows_done: int
+    rows_failed: int
+    rows_per_second: float
+    """How quickly rows of such frames are worked off."""
+
+
 class StageView(View, frozen=True, kw_only=True):
     """A stage: how far its rows are handed out and what came of them."""
 
@@ -80,17 +89,30 @@ class StageView(View, frozen=True, kw_only=True):
     total_rows: int | None = None
     errors: int = 0
     frame_policy: dict[str, Any] = field(default_factory=dict)
+    so_far: SoFarView | None = None
+    """A hint for people; null where nothing more is known than what is committed."""
 
 
 class FramesQuery(Body, frozen=True, kw_only=True):
-    """Where to go on, and how many to give."""
+    """Which frames, where to go on, and how many to give."""
 
+    status: Literal["open", "ended", "committed", "failed"] = "open"
+    """`failed` are frames that have ended and of which a row failed, all or some."""
+    execution_id: Id | None = None
+    """Whose stage it is; for frames that have ended, naming the execution spares a search."""
     from_index: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
 
+class RowErrorView(View, frozen=True, kw_only=True):
+    """Why a row failed."""
+
+    index: int
+    message: str
+
+
 class FrameView(View, frozen=True, kw_only=True):
-    """A frame that has not ended."""
+    """A frame: who has it, or what it came to."""
 
     frame_id: str
     execution_id: str
@@ -102,10 +124,16 @@ class FrameView(View, frozen=True, kw_only=True):
     owner_worker: str | None
     lease_until: datetime | None
     last_heartbeat: datetime | None
+    ended_at: datetime | None = None
+    failed_count: int = 0
+    error: str | None = None
+    """Why the frame failed as a whole."""
+    errors: list[RowErrorView] = field(default_factory=list)
+    """The first few rows that failed."""
 
 
 class FramesPage(View, frozen=True, kw_only=True):
-    """Open frames by index; `next_index` is null on the last page."""
+    """Frames by index; `next_index` is null on the last page."""
 
     frames: list[FrameView]
     next_index: int | None

@@ -9,6 +9,7 @@ import orjson
 from noetl.api.endpoint import READERS, WORKERS, Call, Routes
 from noetl.api.leased import CommandLease, StageNotOpen
 from noetl.api.routes.commands import leased
+from noetl.api.routes.stage_frames import ended_frames
 from noetl.api.routes.stage_views import (
     CtxAnswer,
     CtxRequest,
@@ -19,6 +20,7 @@ from noetl.api.routes.stage_views import (
     FramesQuery,
     FrameView,
     RowsRequest,
+    SoFarView,
     StageQuery,
     StageView,
 )
@@ -101,7 +103,8 @@ async def get_stage(call: Call, stage_id: int, query: StageQuery) -> StageView:
     if row is not None:
         shown = {name: value for name, value in row.items() if name in StageView.__struct_fields__}
         shown |= {"execution_id": str(row["execution_id"]), "frame_policy": orjson.loads(row["frame_policy"])}
-        return StageView(stage_id=str(stage_id), step=row["step_name"], status="OPEN", **shown)
+        so_far = await _so_far(call, row["execution_id"], stage_id)
+        return StageView(stage_id=str(stage_id), step=row["step_name"], status="OPEN", so_far=so_far, **shown)
     async with (call.services.stages or call.services.database).transaction(call.scope) as connection:
         kept = await connection.fetchval(_PROJECTED, str(stage_id), execution_id)
     if kept is None:
@@ -111,10 +114,13 @@ async def get_stage(call: Call, stage_id: int, query: StageQuery) -> StageView:
 
 @routes.get("/api/stages/{stage_id}/frames", READERS)
 async def list_frames(call: Call, stage_id: int, query: FramesQuery) -> FramesPage:
-    """List the frames of a stage that have not ended."""
-    async with call.services.database.transaction(call.scope) as connection:
-        rows = await connection.fetch(_FRAMES, stage_id, query.from_index, query.limit)
-    frames = [_frame(row) for row in rows]
+    """List the frames of a stage that have not ended; with `status`, those that have, and why their rows failed."""
+    if query.status == "open":
+        async with call.services.database.transaction(call.scope) as connection:
+            rows = await connection.fetch(_FRAMES, stage_id, query.from_index, query.limit)
+        frames = [_frame(row) for row in rows]
+    else:
+        frames = await ended_frames(call, stage_id, query)
     full = len(frames) == query.limit
     return FramesPage(frames=frames, next_index=frames[-1].frame_index + 1 if full else None)
 
@@ -126,6 +132,13 @@ async def _slot(call: Call, stage_id: int, lease: CommandLease) -> CommandGrant:
             f"command {grant.command_id} of execution {grant.execution_id} does not work on stage {stage_id}"
         )
     return grant
+
+
+async def _so_far(call: Call, execution_id: int, stage_id: int) -> SoFarView | None:
+    for one in await call.services.engine.so_far.of(call.scope, execution_id):
+        if one.stage_id == stage_id:
+            return SoFarView(rows_done=one.rows_done, rows_failed=one.rows_failed, rows_per_second=one.rows_per_second)
+    return None
 
 
 def _frame(row: Any) -> FrameView:

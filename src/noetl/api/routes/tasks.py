@@ -80,7 +80,7 @@ async def retry_task(call: Call, task_id: UUID) -> TaskView:
     return await _view(call, task_id)
 
 
-@routes.post("/api/tasks/{task_id}/cancel", WRITERS)
+@routes.post("/api/tasks/{task_id}/cancel", WRITERS, repeatable=True)
 async def cancel_task(call: Call, task_id: UUID, body: TaskCancelRequest | None = None) -> TaskView:
     """End a task that waits; one that runs is asked to stop, which its worker hears with its next heartbeat."""
     reason = (body or TaskCancelRequest()).reason

@@ -16,7 +16,8 @@ import orjson
 from noetl.dispatch.changes.backfill_plans import BackfillPlan
 from noetl.dispatch.changes.backfill_rows import Backfill, Progress, read_backfill, read_backfills, read_progress
 from noetl.dispatch.changes.means import Located, Means
-from noetl.errors import Conflict, InputError, PayloadCollected, VersionConflict
+from noetl.dispatch.request_keys import reused, stands_for
+from noetl.errors import Conflict, InputError, KeyReused, NotFound, PayloadCollected, VersionConflict
 from noetl.faults import reach
 from noetl.ledger.transition import Append, Transition
 from noetl.model.event import Draft
@@ -40,14 +41,21 @@ class Backfills:
     def __init__(self, means: Means) -> None:
         self._means = means
 
-    async def request(self, scope: Scope, found: Located, plan: BackfillPlan, *, by: str) -> Backfill:
-        """Queue the partitions of a plan; tasks are made of them a few at a time by whoever drives."""
-        if not plan.keys:
-            raise InputError(
-                f"there is no partition of {plan.dataset} from {plan.selection.start} to {plan.selection.end}",
-                hint="its inputs have nothing for this range",
-            )
+    async def request(
+        self, scope: Scope, found: Located, plan: BackfillPlan, *, by: str, key: str | None = None
+    ) -> Backfill:
+        """Queue the partitions of a plan; tasks are made of them a few at a time by whoever drives.
+
+        With a `key`, a second request under it gives the backfill of the first one.
+        """
         while True:
+            if key is not None and (run := await stands_for(self._means.database, scope, key)) is not None:
+                return await self._repeated(scope, run, key, found, plan)
+            if not plan.keys:
+                raise InputError(
+                    f"there is no partition of {plan.dataset} from {plan.selection.start} to {plan.selection.end}",
+                    hint="its inputs have nothing for this range",
+                )
             keys = orjson.dumps(plan.keys)
             ref = await self._means.payloads.store(scope, keys, JSON, rows=plan.total)
             execution_id = self._means.mint()
@@ -67,18 +75,30 @@ class Backfills:
                 scope, stream, execution_id, "backfill.requested", stream.stream_id, node_name=plan.job,
                 payload_ref=ref, meta=meta, context={"selection": msgspec.to_builtins(plan.selection)},
             )  # fmt: skip
-            requested = self._means.requested(scope, execution_id, found.facts, by, cause="backfill")
+            requested = self._means.requested(scope, execution_id, found.facts, by, key=key, cause="backfill")
             appends = (requested, Append(stream, [draft], 0), *forgotten.values())
             reach("backfill.before_request")
             try:
                 await self._means.ledger.transact(Transition(appends))
             except (VersionConflict, PayloadCollected):
                 continue  # what an operator keeps, or a payload, changed meanwhile
+            except KeyReused:
+                continue  # somebody was quicker with the same key: theirs is what it stands for
             reach("backfill.after_request")
             with suppress(VersionConflict):  # somebody else queues, or it was paused or cancelled meanwhile
                 await self._queue(scope, execution_id, plan.job, plan.keys, 0, 1)
             self._means.recorded(scope, execution_id)
             return await self.show(scope, execution_id)
+
+    async def _repeated(self, scope: Scope, run: int, key: str, found: Located, plan: BackfillPlan) -> Backfill:
+        try:
+            one = await self.show(scope, run)
+        except NotFound:
+            raise reused(key, run) from None
+        stands = (one.dataset_uuid, one.max_in_flight, one.selection)
+        if stands != (found.dataset.dataset_uuid, plan.max_in_flight, msgspec.to_builtins(plan.selection)):
+            raise reused(key, run)
+        return one
 
     async def queue_rest(self, scope: Scope, one: Backfill) -> None:
         """Queue what a request that did not come to its end left."""

@@ -16,8 +16,9 @@ import orjson
 
 from noetl.dispatch.changes.again import tasks_again, worked_as
 from noetl.dispatch.changes.means import Located, Means
+from noetl.dispatch.request_keys import reused, stands_for
 from noetl.dispatch.tasks.jobs import JobFacts
-from noetl.errors import InputError, NotFound, PayloadCollected, VersionConflict
+from noetl.errors import InputError, KeyReused, NotFound, PayloadCollected, VersionConflict
 from noetl.faults import reach
 from noetl.ledger.database import Connection
 from noetl.ledger.transition import Append, Transition
@@ -111,8 +112,12 @@ class Invalidations:
         reason: InvalidationReason = "manual",
         note: str | None = None,
         by: str,
+        key: str | None = None,
     ) -> Invalidation:
-        """Say that a partition, or the rows of a range, of a dataset are wrong, and have them made anew."""
+        """Say that a partition, or the rows of a range, of a dataset are wrong, and have them made anew.
+
+        With a `key`, a second request under it gives the invalidation of the first one.
+        """
         if (partition_key is None) == (where is None):
             raise InputError(
                 "say what is wrong: a partition or a range of rows", hint="--partition KEY or --where COLUMN:FROM..TO"
@@ -120,6 +125,8 @@ class Invalidations:
         while True:
             found = await self._means.located(scope, name)
             rows = None if where is None else await self._range(scope, found, where)
+            if key is not None and (run := await stands_for(self._means.database, scope, key)) is not None:
+                return await self._repeated(scope, run, key, (found, rows, partition_key, reason, note))
             keys = await self._wrong(scope, found, partition_key, rows)
             meta: dict[str, Any] = {
                 "dataset_uuid": found.dataset.dataset_uuid,
@@ -131,15 +138,35 @@ class Invalidations:
                 "requested_by": by,
             }
             execution_id = self._means.mint()
-            appends = await self._appends(scope, execution_id, found, keys, rows, meta)
+            appends = await self._appends(scope, execution_id, found, keys, rows, meta, key)
             reach("invalidation.before_record")
             try:
                 await self._means.ledger.transact(Transition(appends))
             except (VersionConflict, PayloadCollected):
                 continue  # what an operator keeps, or a payload, changed meanwhile
+            except KeyReused:
+                continue  # somebody was quicker with the same key: theirs is what it stands for
             reach("invalidation.after_record")
             self._means.recorded(scope, execution_id)
             return await self.show(scope, execution_id)
+
+    async def _repeated(
+        self,
+        scope: Scope,
+        run: int,
+        key: str,
+        asked: tuple[Located, RowRange | None, str | None, InvalidationReason, str | None],
+    ) -> Invalidation:
+        found, rows, *told = asked
+        try:
+            one = await self.show(scope, run)
+        except NotFound:
+            raise reused(key, run) from None
+        row_filter = None if rows is None else rows.row_filter
+        stands = [one.dataset_uuid, one.row_filter, one.partition_key, one.reason, one.note]
+        if stands != [found.dataset.dataset_uuid, row_filter, *told]:
+            raise reused(key, run)
+        return one
 
     async def show(self, scope: Scope, invalidation_id: int) -> Invalidation:
         """Return one invalidation."""
@@ -203,6 +230,7 @@ class Invalidations:
         keys: Sequence[str],
         rows: RowRange | None,
         meta: dict[str, Any],
+        key: str | None,
     ) -> tuple[Append, ...]:
         async with self._means.database.transaction(scope) as connection:
             asked = await self._asked(connection, scope, found, keys)
@@ -230,7 +258,9 @@ class Invalidations:
         made = [creating.append(scope, execution_id, one.facts, task) for one in work for task in one.tasks]
         reset = [forgotten[one.facts.generation] for one in work if one.tasks and one.facts.generation in forgotten]
         return (
-            self._means.requested(scope, execution_id, found.facts, meta["requested_by"], cause="invalidation"),
+            self._means.requested(
+                scope, execution_id, found.facts, meta["requested_by"], key=key, cause="invalidation"
+            ),
             Append(stream, [draft], 0),
             *reset,
             *(await asyncio.gather(*made)),

@@ -11,6 +11,7 @@ import msgspec
 from noetl.catalog.dataset_rows import Dataset
 from noetl.catalog.datasets import Datasets
 from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.request_keys import request_key
 from noetl.dispatch.tasks.creating import Creating
 from noetl.dispatch.tasks.engine import TaskEngine
 from noetl.dispatch.tasks.jobs import JobFacts, Output
@@ -76,8 +77,10 @@ class Means:
         output = next(one for one in facts.outputs if one.dataset_uuid == dataset.dataset_uuid)
         return Located(dataset=dataset, facts=facts, output=output)
 
-    def requested(self, scope: Scope, execution_id: int, facts: JobFacts, by: str, **cause: Any) -> Append:
-        """Return the append that begins a run."""
+    def requested(
+        self, scope: Scope, execution_id: int, facts: JobFacts, by: str, *, key: str | None = None, **cause: Any
+    ) -> Append:
+        """Return the append that begins a run; with a `key`, it stands for this run from then on."""
         stream = execution_stream(scope, execution_id)
         meta = {
             "path": f"dag/{facts.dag}",
@@ -89,7 +92,7 @@ class Means:
         }
         draft = self.drafting.one(
             scope, stream, execution_id, "execution.requested", stream.stream_id, meta=meta,
-            idempotency_key=f"{execution_id}/requested",
+            idempotency_key=f"{execution_id}/requested" if key is None else request_key(key),
         )  # fmt: skip
         return Append(stream, [draft], 0)
 

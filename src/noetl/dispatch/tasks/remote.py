@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import io
-import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import aiohttp
 import msgspec
 
-from noetl.dispatch.remote import FIRST_PAUSE, LONGEST_PAUSE, REQUEST_SECONDS, Token
+from noetl.dispatch.remote import REQUEST_SECONDS, Token, pauses, unanswered
 from noetl.dispatch.tasks.port import BaseMoved
 from noetl.errors import Conflict, Denied, InputError, LeaseLost, NoetlError, NotFound, Unavailable, Unsupported
 from noetl.model.dataset import Manifest
@@ -85,7 +84,7 @@ class RemoteTasks:
         """Lease tasks of one job; while the server is away, wait for it, and return none when the time is over."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
-        pauses = _pauses()
+        waits = pauses()
         while True:
             left = max(0.0, min(LONGEST_WAIT, deadline - loop.time()))
             body = {"worker_id": worker, "runtimes": list(runtimes), "want": min(want, MOST_WANTED), "like": like}
@@ -94,7 +93,7 @@ class RemoteTasks:
                 granted = (await asked).tasks
             except Unavailable:
                 granted = []
-                await asyncio.sleep(max(0.0, min(next(pauses), deadline - loop.time())))
+                await asyncio.sleep(max(0.0, min(next(waits), deadline - loop.time())))
             if granted or loop.time() >= deadline:
                 return granted
 
@@ -106,13 +105,13 @@ class RemoteTasks:
         """Renew leases; while the server is away, ask again, for only the server knows what is lost."""
         if not leases:
             return []
-        pauses = _pauses()
+        waits = pauses()
         while True:
             try:
                 asked = self._once("/api/tasks/heartbeat", {"leases": list(leases)}, _Lost)
                 return (await asked).lost
             except Unavailable:
-                await asyncio.sleep(next(pauses))
+                await asyncio.sleep(next(waits))
 
     async def started(self, grant: TaskGrant, application_id: str, job_tag: str) -> None:
         """Record where the work runs."""
@@ -138,14 +137,14 @@ class RemoteTasks:
     async def _sent(self, path: str, body: Any, kind: type[T]) -> T:
         """Send a request until it is answered."""
         deadline = asyncio.get_running_loop().time() + self._patience
-        pauses = _pauses()
+        waits = pauses()
         while True:
             try:
                 return await self._once(path, body, kind)
             except Unavailable:
                 if asyncio.get_running_loop().time() >= deadline:
                     raise
-            await asyncio.sleep(next(pauses))
+            await asyncio.sleep(next(waits))
 
     async def _once(self, path: str, body: Any, kind: type[T], *, wait: float = 0.0) -> T:
         if self._session is None:
@@ -159,21 +158,11 @@ class RemoteTasks:
             ) as response:
                 status, data = response.status, await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as problem:
-            raise Unavailable(
-                f"the server at {self._url} does not answer: {problem or type(problem).__name__}"
-            ) from None
+            raise Unavailable(unanswered(self._url, problem)) from None
         if status >= 400:
             raise _refusal(status, data, f"POST {path}")
         # Ids are text in JSON.
         return msgspec.json.decode(data or b"{}", type=kind, strict=False)
-
-
-def _pauses() -> Iterator[float]:
-    pause = FIRST_PAUSE
-    while True:
-        # Spread, so that workers that lost their server together do not come back together.
-        yield pause * random.uniform(0.5, 1.0)  # noqa: S311
-        pause = min(LONGEST_PAUSE, pause * 2)
 
 
 def _refusal(status: int, data: bytes, what: str) -> NoetlError:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.request_keys import request_key, stands_for
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.tasks.by_hand import TasksByHand
 from noetl.dispatch.tasks.creating import Creating
@@ -200,16 +201,12 @@ class Runs:
             meta["waits_for"] = [str(one) for one in sorted(waits_for)[-MOST_WAITED_FOR:]]
         draft = self._drafting.one(
             scope, stream, execution_id, "execution.requested", stream.stream_id, meta=meta,
-            idempotency_key=f"{execution_id}/requested" if key is None else f"request/{key}",
+            idempotency_key=f"{execution_id}/requested" if key is None else request_key(key),
         )  # fmt: skip
         return Append(stream, [draft], 0)
 
     async def _keyed(self, scope: Scope, key: str) -> int:
-        async with self._database.transaction(scope) as connection:
-            found = await connection.fetchval(
-                "SELECT execution_id FROM noetl.idempotency_key WHERE key = $1 AND expires_at > now()", f"request/{key}"
-            )
-        return self._mint() if found is None else int(found)
+        return await stands_for(self._database, scope, key) or self._mint()
 
     async def settle(self, scope: Scope, execution_id: int) -> RunEnd:
         """End a run that has nothing left to do, and say how it stands."""

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from noetl.dispatch.results import results_of
 from noetl.errors import Corrupt, InputError, NoetlError
 from noetl.execute.outcome import Outcome, failed
 from noetl.execute.plain import plain
 from noetl.execute.tools.port import Call
 from noetl.execute.tools.refusals import refusal
-from noetl.model.payload_ref import PayloadRef
+from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, decode_table, encode_json, encode_table
 
 _LARGE = 256 * 1024
@@ -43,6 +44,10 @@ class ArtifactTool:
     async def _get(self, call: Call) -> Outcome:
         ref = reference_in(_first(call.input.get("result_ref"), call.input.get("ref"), call.options.get("ref")))
         data = await call.payloads.fetch(ref)
+        if ref.media_type == FRAMES:
+            manifest = decode_json(data)
+            rows = await results_of(manifest, call.payloads.view)
+            return Outcome(data={"rows": rows, "row_count": len(rows), "frames": manifest["frames"]})
         if len(data) < _LARGE:
             return Outcome(data=_decoded(data, ref.media_type))
         return Outcome(data=await asyncio.to_thread(_decoded, data, ref.media_type))

@@ -7,7 +7,7 @@ import time
 from typing import Any, ClassVar
 
 from noetl.execute.outcome import Outcome
-from noetl.execute.tools.http_auth import prove
+from noetl.execute.tools.http_auth import NONE, Proof, prove
 from noetl.execute.tools.http_client import answer
 from noetl.execute.tools.http_problems import place, problem_of_error, problem_of_status, without_secrets
 from noetl.execute.tools.http_request import build
@@ -34,12 +34,12 @@ class HttpTool:
         started = time.perf_counter()
         try:
             seconds = _seconds(options.get("timeout"), call.timeout)
+            until = asyncio.get_running_loop().time() + seconds
             follow, verify = options.get("follow_redirects") is not False, options.get("verify_ssl") is not False
-            async with asyncio.timeout(seconds):
-                request = build(call, await prove(call.credentials, call.auth))
-                url, reply = await answer(
-                    call.resources, request, seconds=seconds, follow=follow, verify=verify, limit=self._max_bytes
-                )
+            request = build(call, await _proven(call, until) if call.auth else NONE)
+            url, reply = await answer(
+                call.resources, request, until=until, follow=follow, verify=verify, limit=self._max_bytes
+            )
         except Exception as error:
             where = "the http task" if request is None else place(request.method, request.url)
             problem = problem_of_error(error, where, seconds)
@@ -58,6 +58,11 @@ class HttpTool:
         where = place(request.method, request.url)
         problem = problem_of_status(reply.status, reply.reason, where, headers)
         return Outcome(status="error", data=data, error=problem, helpers=helpers)
+
+
+async def _proven(call: Call, until: float) -> Proof:
+    async with asyncio.timeout_at(until):
+        return await prove(call.credentials, call.auth)
 
 
 def _seconds(own: Any, limit: float | None) -> float:

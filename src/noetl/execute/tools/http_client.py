@@ -27,11 +27,14 @@ class TooManyRedirects(NoetlError):
 
 
 async def answer(
-    resources: Resources, request: Request, *, seconds: float, follow: bool, verify: bool, limit: int
+    resources: Resources, request: Request, *, until: float, follow: bool, verify: bool, limit: int
 ) -> tuple[URL, Reply]:
-    """Return the reply to a request, the last one of a chain of redirects, and the address it came from."""
+    """Return the reply to a request, the last one of a chain of redirects, and the address it came from.
+
+    `TimeoutError` if it is not whole by the loop's time `until`.
+    """
     for _ in range(_REDIRECTS + 1):
-        reply = await _send(resources, request, seconds=seconds, verify=verify, limit=limit)
+        reply = await _send(resources, request, until=until, verify=verify, limit=limit)
         location = reply.headers.get("location") if follow and reply.status in _REDIRECT_STATUS else None
         if location is None:
             return request.url, reply
@@ -39,15 +42,15 @@ async def answer(
     raise TooManyRedirects(f"the server redirected more than {_REDIRECTS} times")
 
 
-async def _send(resources: Resources, request: Request, *, seconds: float, verify: bool, limit: int) -> Reply:
+async def _send(resources: Resources, request: Request, *, until: float, verify: bool, limit: int) -> Reply:
     pool = await pool_of(resources)
     if pool.is_direct and is_plain(request):
         head = written(request)
-        return await pool.send(request.method, request.url, head, verify=verify, seconds=seconds, limit=limit)
+        return await pool.send(request.method, request.url, head, verify=verify, until=until, limit=limit)
     # Loaded only where it is needed: it takes longer to load than everything else here together.
     from noetl.execute.tools.http_session import send
 
-    return await send(resources, request, verify=verify, seconds=seconds, limit=limit)
+    return await send(resources, request, verify=verify, until=until, limit=limit)
 
 
 def _redirected(request: Request, status: int, location: str) -> Request:

@@ -56,20 +56,27 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self.is_usable = True
 
-    async def exchange(self, request: bytes, limit: int) -> Reply:
-        """Send a request and return its reply; `TooLarge` as soon as the body is longer than the limit."""
+    async def exchange(self, request: bytes, limit: int, until: float) -> Reply:
+        """Send a request and return its reply; `TooLarge` as soon as the body is longer than the limit.
+
+        `TimeoutError` if the reply is not whole by the loop's time `until`.
+        """
         self._limit, self._head_size = limit, 0
         self.has_answered = False
         if not self.is_usable:
             raise _hung_up()
         self.is_usable = False
         self._forget()
-        waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[Reply] = loop.create_future()
         self._waiting = waiting
         self._transport.write(request)
+        # A timer alone takes a fraction of what a block with a time limit does, and there is nothing here to cancel.
+        timer = loop.call_at(until, self._fail, TimeoutError())
         try:
             return await waiting
         finally:
+            timer.cancel()
             self._waiting = None
             if not self.is_usable:
                 self._transport.abort()

@@ -38,11 +38,18 @@ class HttpPool:
         self.is_direct = not any(name.lower() in ("http_proxy", "https_proxy") for name in os.environ)
         """Whether no proxy stands between: talking to one is left to another client."""
 
-    async def send(self, method: str, url: URL, request: bytes, *, verify: bool, seconds: float, limit: int) -> Reply:
-        """Send the bytes of a request and return the reply, its body unpacked."""
+    async def send(self, method: str, url: URL, request: bytes, *, verify: bool, until: float, limit: int) -> Reply:
+        """Send the bytes of a request and return the reply, its body unpacked; `TimeoutError` if that takes longer."""
         origin = (url.scheme, url.raw_host or "", url.port or 80, verify)
-        async with self._places:
-            reply = await self._exchange(method, origin, request, seconds, limit)
+        if self._places.locked():
+            async with asyncio.timeout_at(until):
+                await self._places.acquire()
+        else:
+            await self._places.acquire()
+        try:
+            reply = await self._exchange(method, origin, request, until, limit)
+        finally:
+            self._places.release()
         encoding = reply.headers.get("content-encoding", "").lower()
         if encoding not in ("gzip", "x-gzip", "deflate") or not reply.body:
             return reply
@@ -50,20 +57,22 @@ class HttpPool:
             return reply._replace(body=unpacked(reply.body, limit))
         return reply._replace(body=await asyncio.to_thread(unpacked, reply.body, limit))
 
-    async def _exchange(self, method: str, origin: Origin, request: bytes, seconds: float, limit: int) -> Reply:
+    async def _exchange(self, method: str, origin: Origin, request: bytes, until: float, limit: int) -> Reply:
         connection = self._taken(origin)
         if connection is not None:
             try:
-                reply = await connection.exchange(request, limit)
+                reply = await connection.exchange(request, limit, until)
+            except TimeoutError:
+                raise
             except OSError:
                 # A server closes what was idle for too long for it, perhaps just as the request was on its way.
                 if connection.has_answered or method not in _REPEATABLE:
                     raise
                 connection = None
         if connection is None:
-            async with asyncio.timeout(min(seconds, CONNECT_SECONDS)):
+            async with asyncio.timeout_at(min(until, self._loop.time() + CONNECT_SECONDS)):
                 connection = await self._connected(origin)
-            reply = await connection.exchange(request, limit)
+            reply = await connection.exchange(request, limit, until)
         if connection.is_usable:
             self._give_back(origin, connection)
         return reply

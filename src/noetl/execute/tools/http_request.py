@@ -34,6 +34,7 @@ Body = bytes | tuple[Part, ...] | None
 _KEYED_METHODS = frozenset({"POST", "PATCH"})
 _NO_NAMES: frozenset[str] = frozenset()
 _JSON, _FORM = "application/json", "application/x-www-form-urlencoded"
+_FORMS = (_FORM, "multipart/")
 
 
 class BadRequest(InputError):
@@ -137,15 +138,20 @@ def _body(body: Any, kind: str, wanted: str) -> tuple[Body, str | None]:
     if isinstance(body, bytes):
         return body, "application/octet-stream"
     if isinstance(body, str):
-        return body.encode(), _FORM if kind in ("data", "form") else _JSON if _is_json(
-            body
-        ) else "text/plain; charset=utf-8"
-    if kind in ("data", "form") and isinstance(body, Mapping):
-        if wanted.lower().startswith("multipart/") or any(_is_file(value) for value in body.values()):
+        return body.encode(), _type_of_text(body, kind)
+    wanted = wanted.lower()
+    is_form = wanted.startswith(_FORMS) or (kind == "form" and _JSON not in wanted)
+    if is_form and isinstance(body, Mapping):
+        if wanted.startswith("multipart/") or any(_is_file(value) for value in body.values()):
             return tuple(_parts(body)), None
-        if _JSON not in wanted.lower():
-            return urlencode(list(_pairs(body))).encode(), _FORM
+        return urlencode(list(_pairs(body))).encode(), _FORM
     return write_json(body), _JSON
+
+
+def _type_of_text(text: str, kind: str) -> str:
+    if kind != "form" and _is_json(text):
+        return _JSON
+    return "text/plain; charset=utf-8" if kind == "body" else _FORM
 
 
 def _is_json(text: str) -> bool:

@@ -5,9 +5,9 @@ Its errors leave as those of the operating system, because its own words may quo
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ssl
-from functools import lru_cache
 
 import aiohttp
 
@@ -16,21 +16,26 @@ from noetl.execute.tools.http_pool import CONNECT_SECONDS
 from noetl.execute.tools.http_request import Part, Request
 from noetl.execute.tools.port import Resources
 
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 
-async def send(resources: Resources, request: Request, *, verify: bool, seconds: float, limit: int) -> Reply:
-    """Send one request over the worker's session and return its reply."""
+
+async def send(resources: Resources, request: Request, *, verify: bool, until: float, limit: int) -> Reply:
+    """Send one request over the worker's session and return its reply; `TimeoutError` if that takes longer."""
     session: aiohttp.ClientSession = await resources.get(("http", "session"), _open)
     body = _form(request.body) if isinstance(request.body, tuple) else request.body
     try:
-        async with session.request(
-            request.method,
-            request.url,
-            headers=request.headers,
-            data=body,
-            allow_redirects=False,
-            timeout=_timeout(min(seconds, CONNECT_SECONDS)),
-            ssl=verify,
-        ) as response:
+        async with (
+            asyncio.timeout_at(until),
+            session.request(
+                request.method,
+                request.url,
+                headers=request.headers,
+                data=body,
+                allow_redirects=False,
+                timeout=_TIMEOUT,
+                ssl=verify,
+            ) as response,
+        ):
             content = await _body(response, limit)
             return Reply(response.status, response.reason or "", _headers(response), content)
     except aiohttp.InvalidURL:
@@ -51,11 +56,6 @@ async def _open() -> aiohttp.ClientSession:
         headers={"User-Agent": "noetl"},
         trust_env=True,
     )
-
-
-@lru_cache(maxsize=64)
-def _timeout(connect: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, sock_connect=connect)
 
 
 async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:

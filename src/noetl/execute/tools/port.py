@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -59,11 +59,26 @@ class Resources(Protocol):
         ...
 
 
+class Held(dict[str, Any]):
+    """A name of the scope of which only a part is at hand; code that asks for it gets the whole, fetched then."""
+
+    def __init__(self, part: Mapping[str, Any], fetch: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        super().__init__(part)
+        self._fetch = fetch
+        self._whole: dict[str, Any] | None = None
+
+    async def whole(self) -> dict[str, Any]:
+        """Return all of it."""
+        if self._whole is None:
+            self._whole = await self._fetch()
+        return self._whole
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One try at a task with everything rendered.
 
     `options` are the task's own fields, `input` its bindings, `scope` the names templates see (for code that asks for
-    them by name). `key` names the effect: the same for every try at the same task of the same row, so a tool whose
+    them by name; one may be `Held`). `key` names the effect: the same for every try at the same task of the same row, so a tool whose
     target understands idempotency keys can pass it on. `timeout` is in seconds and binding for the caller too: a tool
     still running then is cancelled, unless it says that it keeps the time by itself.
     """

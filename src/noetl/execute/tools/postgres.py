@@ -13,7 +13,8 @@ from noetl.execute.tools.port import Call
 from noetl.execute.tools.postgres_pool import pool_of
 from noetl.execute.tools.postgres_problems import SUCCESS, problem_of
 from noetl.execute.tools.postgres_script import Result, run_script
-from noetl.execute.tools.postgres_statements import leaves_traces, read_command
+from noetl.execute.tools.postgres_sql import statements_of
+from noetl.execute.tools.postgres_statements import leaves_traces
 
 
 class PostgresTool:
@@ -25,9 +26,9 @@ class PostgresTool:
         """Run the statements in one transaction and return the result of the last one."""
         place, count = "PostgreSQL", 0
         try:
-            found = read_command(call.options.get("command"))
-            count = len(found)
             async with within([call]):
+                found = await statements_of(call)
+                count = len(found)
                 pool = await pool_of(call)
                 place = pool.place
                 async with pool.connection(restore=leaves_traces(found)) as connection:

@@ -15,7 +15,8 @@ from noetl.execute.tools.postgres_params import bind, named
 from noetl.execute.tools.postgres_pool import Pool, pool_for
 from noetl.execute.tools.postgres_problems import BadCommand, problem_of
 from noetl.execute.tools.postgres_script import BETWEEN, Result, commanded, joined, run_one
-from noetl.execute.tools.postgres_statements import gives_rows, leaves_traces, read_command, stands_alone
+from noetl.execute.tools.postgres_sql import statements_of
+from noetl.execute.tools.postgres_statements import gives_rows, leaves_traces, stands_alone
 from noetl.execute.tools.postgres_target import Connection, find_target
 from noetl.execute.tools.sql_split import Statement
 
@@ -59,9 +60,11 @@ async def run_batch(calls: Sequence[Call], resources: Resources) -> list[Outcome
     """
     outcomes: dict[int, Outcome] = {}
     pieces: dict[int, Piece] = {}
+    loaded: dict[str, str] = {}
     for place, call in enumerate(calls):
         try:
-            found = read_command(call.options.get("command"))
+            async with within([call]):
+                found = await statements_of(call, loaded)
         except Exception as error:
             outcomes[place] = refused(problem_of(error, "PostgreSQL"), 0)
             continue

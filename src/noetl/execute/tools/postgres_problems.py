@@ -60,11 +60,23 @@ class BadCommand(NoetlError):
     code = "command_invalid"
 
 
+class ScriptUnread(NoetlError):
+    """The script a task names cannot be had; `problem` says why and whether trying again may help."""
+
+    code = "script_unread"
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
 def problem_of(error: BaseException, place: str, source: str = "postgres") -> Problem:
     """Return the problem an error of the driver, the network or the task's own options stands for."""
     name = type(error).__name__
     if isinstance(error, asyncpg.PostgresError) and error.sqlstate:
         return _of_server(error, error.sqlstate, source)
+    if isinstance(error, ScriptUnread):
+        return error.problem
     if isinstance(error, BadCommand):
         return Problem(kind="schema", message=error.message, code=error.code, source=source)
     if isinstance(error, NoetlError):

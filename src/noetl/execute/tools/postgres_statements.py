@@ -34,14 +34,14 @@ _SESSION = frozenset(
 _TRACES = ("set_config", "advisory", "pg_temp", "temp ", "temporary")
 
 
-def read_command(command: Any) -> tuple[Statement, ...]:
-    """Return the statements of a task's `command`, a text or a list of texts."""
+def read_command(command: Any, field: str = "command") -> tuple[Statement, ...]:
+    """Return the statements of a task's `command`, a text or a list of texts; `field` is where they stood."""
     texts = [command] if isinstance(command, str) else command
     if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
         raise BadCommand("a postgres task needs `command`: SQL text or a list of SQL texts")
     found = statements(texts[0]) if len(texts) == 1 else tuple(one for text in texts for one in statements(text))
     if not found:
-        raise BadCommand("the postgres task's `command` has no statement in it")
+        raise BadCommand(f"the postgres task's `{field}` has no statement in it")
     for statement in found:
         if statement.words[:1] == ("COPY",) and ("STDIN" in statement.words or "STDOUT" in statement.words):
             raise BadCommand("COPY from or to the client is not possible in a task; use a transfer task")

@@ -95,7 +95,8 @@ def _target(data: Mapping[str, Any], pool: Any) -> Target:
     settings["dsn"] = str(dsn) if dsn else "postgresql://?" + urlencode(tls)
     place = _place(settings) if not dsn else _dsn_place(str(dsn))
     size = pool.get("size", pool.get("max_size")) if isinstance(pool, Mapping) else pool
-    size = size if size is not None else data.get("pool_size", DEFAULT_POOL)
+    if size is None or isinstance(size, bool):  # a pool there is in any case
+        size = data.get("pool_size", DEFAULT_POOL)
     cached = _number(data.get("statement_cache_size", _CACHED_STATEMENTS), "statement_cache_size")
     return Target(place, tuple(sorted(settings.items())), max(1, _number(size, "pool size")), cached)
 

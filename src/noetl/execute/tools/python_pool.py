@@ -15,6 +15,7 @@ import msgspec
 import orjson
 
 from noetl.execute.plain import plain
+from noetl.execute.tools.port import Held
 from noetl.execute.tools.python_process import Child, ProcessDied
 from noetl.execute.tools.shell_process import Printed
 
@@ -114,7 +115,7 @@ class PythonPool:
             "digest": request.digest,
             "code": None if request.digest in child.sent else request.code,
             "input": plain(dict(request.input)),
-            "scope": _values(request.scope, looked_up),
+            "scope": await _values(request.scope, looked_up),
             "looked_up": looked_up,
         }
         body = await _decoded(await child.ask(orjson.dumps(message)))
@@ -122,7 +123,7 @@ class PythonPool:
             wanted = self._wanted[request.digest] = tuple(map(str, body["wanted"]))
             while len(self._wanted) > _REMEMBERED_CODES:
                 self._wanted.popitem(last=False)
-            body = await _decoded(await child.ask(orjson.dumps(_values(request.scope, wanted))))
+            body = await _decoded(await child.ask(orjson.dumps(await _values(request.scope, wanted))))
         if "result" in body:
             child.sent.add(request.digest)
         return body
@@ -147,8 +148,9 @@ class PythonPool:
         await asyncio.gather(*(child.kill() for child in children))
 
 
-def _values(scope: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: plain(scope[name]) for name in names if name in scope}
+async def _values(scope: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    found = {name: scope[name] for name in names if name in scope}
+    return {name: plain(await value.whole() if isinstance(value, Held) else value) for name, value in found.items()}
 
 
 async def _decoded(answer: bytes) -> dict[str, Any]:

@@ -101,9 +101,9 @@ def json_text(value: Any, *, exact: bool) -> str | None:
 
 
 def one_key(spec: Mapping[str, Any]) -> list[str]:
-    """Return the columns of a target's `unique_key`."""
-    key = spec.get("unique_key", spec.get("key"))
+    """Return the columns of a target's `key`."""
+    key = spec.get("key")
     names = [key] if isinstance(key, str) else list(key or ())
     if not names:
-        raise BadTransfer("a transfer with mode upsert needs `target.unique_key`: the columns that tell rows apart")
+        raise BadTransfer("a transfer with mode upsert needs `target.key`: the columns that tell rows apart")
     return names

@@ -89,10 +89,7 @@ class PlaybookOperator:
                 for row in records(rows_of(await self._payloads.view(self._scope, ref)), path):
                     yield row
             return
-        result = state.results[step]
-        data = result.data
-        if data is None and result.ref is not None:
-            data = await self._engine.executions.load(self._scope, result.ref)
+        data = await self._engine.executions.data(self._scope, state.results[step])
         for row in records([data], path):
             yield row
 

@@ -55,7 +55,10 @@ def _stream(settings: Settings) -> Iterator[Clash]:
     fsync, always = (*above, "require_fsync"), (*above, "sync_interval_always")
     nats = store.distribution_backend == "nats-jetstream"
     if store.write_path != "ledger" and not nats:
-        hint = "set distribution_backend: nats-jetstream and connection.url, or leave write_path at ledger"
+        hint = (
+            "set distribution_backend: nats-jetstream and connection.url, start `noetl dev --nats`, which brings a server, "
+            "or leave write_path at ledger"
+        )
         yield Clash(way, (backend,), f"{store.write_path} needs a stream outside PostgreSQL", hint)
     if nats and (
         store.connection.url is None or not store.connection.url.get_secret_value().startswith(("nats", "tls"))

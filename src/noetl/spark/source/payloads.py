@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from noetl.errors import Denied, InputError, Unsupported
-from noetl.model.payload_ref import PayloadRef
+from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.model.stream import Scope
 from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, decode_table
 from noetl.spark.source.stores import open_store, store_url
@@ -142,7 +142,7 @@ def _as_texts(fetched: Fetch, batches: Batches) -> Batches:
 
 def _rows(ref: PayloadRef, data: bytes) -> Iterator[tuple[int, Any]]:
     """Give the rows of a payload: those of a table, the items of a list, or the one value it is."""
-    if ref.media_type == JSON:
+    if ref.media_type in (JSON, FRAMES):
         value = decode_json(data)
         yield from enumerate(value if isinstance(value, list) else [value])
     elif ref.media_type == ARROW_STREAM:

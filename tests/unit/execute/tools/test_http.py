@@ -165,6 +165,9 @@ async def test_query_parameters_may_be_lists_and_join_those_of_the_address(calle
         ("body", 5, "application/json", "5"),
         ("json", "text", "application/json", '"text"'),
         ("data", "a=1&b=2", "application/x-www-form-urlencoded", {"a": "1", "b": "2"}),
+        ("data", '{"a": 1}', "application/json", '{"a": 1}'),
+        ("data", {"a": [1, "ü"]}, "application/json", '{"a":[1,"ü"]}'),
+        ("data", [1, 2], "application/json", "[1,2]"),
         ("form", {"a": [1, 2], "b": "x y"}, "application/x-www-form-urlencoded", {"a": "2", "b": "x y"}),
         (
             "form",
@@ -188,6 +191,21 @@ async def test_bodies_are_sent_as_what_they_are(
     assert got["method"] == "PUT"
     assert got["headers"]["content-type"].startswith(media_type)
     assert (got["body"] if got["form"] is None else got["form"]) == sent
+
+
+@pytest.mark.parametrize("kind", ["body", "data", "form"])
+@pytest.mark.parametrize("media_type", ["application/x-www-form-urlencoded; charset=utf-8", "multipart/form-data"])
+async def test_a_mapping_is_a_form_where_the_content_type_says_so(
+    caller: Caller, server: TestServer, kind: str, media_type: str
+) -> None:
+    headers = {"Content-Type": media_type}
+
+    got = await seen(
+        caller, server.make_url("/echo"), method="POST", body={"a": "x y"}, body_kind=kind, headers=headers
+    )
+
+    assert got["headers"]["content-type"].startswith(media_type)
+    assert got["form"] == {"a": "x y"}
 
 
 async def test_a_content_type_of_the_users_own_wins(caller: Caller, server: TestServer) -> None:

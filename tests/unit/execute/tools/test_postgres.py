@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -13,6 +14,7 @@ from noetl.execute.outcome import Outcome
 from noetl.execute.tools import postgres_pool
 from noetl.execute.tools.port import Credential
 from noetl.execute.tools.postgres import PostgresTool
+from noetl.execute.tools.postgres_target import find_target
 
 from .io_calls import Caller
 
@@ -306,6 +308,11 @@ async def test_a_pool_opens_no_more_connections_than_it_may(caller: Caller, obse
     assert max(data["rows"][0]["n"] for data in counts) == 2
 
 
+@pytest.mark.parametrize(("pool", "size"), [(None, 8), (True, 8), ({}, 8), ({"max_size": 3}, 3), (2, 2)])
+async def test_a_pool_has_the_size_that_is_asked_for(caller: Caller, pool: Any, size: int) -> None:
+    assert (await find_target(caller.credentials, "pg", pool)).pool_size == size
+
+
 async def test_a_server_that_is_away_is_a_retryable_problem_without_the_password(caller: Caller) -> None:
     literal = {"db_host": "127.0.0.1", "db_port": 1, "db_user": "u", "db_password": "hush", "db_name": "d"}
     problem = (await run(caller, "SELECT 1", auth=literal)).error
@@ -370,3 +377,49 @@ async def test_a_session_that_cannot_be_settled_is_not_lent_again(caller: Caller
 
     assert monitored[0].is_closed()
     assert (await good(caller, "SELECT to_regclass('trace') AS found"))["rows"] == [{"found": None}]
+
+
+async def test_a_script_is_run_as_it_stands(caller: Caller, tmp_path: Path) -> None:
+    script = tmp_path / "load.sql"
+    script.write_text("CREATE TABLE t(body text); INSERT INTO t VALUES ('{{ no.template }}'); SELECT * FROM t -- all")
+
+    source = {"uri": script.as_uri(), "source": {"type": "file"}}
+    outcome = await PostgresTool().run(caller.call(script=source))
+
+    assert outcome.data["rows"] == [{"body": "{{ no.template }}"}]
+    assert outcome.data["statement_count"] == 3
+
+
+async def test_a_script_takes_parameters(caller: Caller, tmp_path: Path) -> None:
+    (tmp_path / "one.sql").write_text("SELECT :n::int + 1 AS n")
+
+    outcome = await PostgresTool().run(caller.call(script=str(tmp_path / "one.sql"), params={"n": 1}))
+
+    assert outcome.data["rows"] == [{"n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "words"),
+    [
+        ("/no/where.sql", "not_found", "there is no script /no/where.sql"),
+        ({"uri": "x.sql", "source": {"auth": "gone"}}, "not_found", "there is no credential gone"),
+        ({"source": {}}, "schema", "script takes a mapping"),
+        ("http://127.0.0.1:1/x.sql", "connection", "cannot be fetched"),
+    ],
+)
+async def test_a_script_that_cannot_be_had_is_a_problem(caller: Caller, script: Any, kind: str, words: str) -> None:
+    outcome = await PostgresTool().run(caller.call(script=script))
+
+    assert outcome.error is not None
+    assert (outcome.error.kind, outcome.error.source) == (kind, "postgres")
+    assert words in outcome.error.message
+    assert outcome.error.retryable == (kind == "connection")
+
+
+async def test_an_empty_script_is_named_as_such(caller: Caller, tmp_path: Path) -> None:
+    (tmp_path / "empty.sql").write_text("-- nothing\n")
+
+    outcome = await PostgresTool().run(caller.call(script=str(tmp_path / "empty.sql")))
+
+    assert outcome.error is not None
+    assert outcome.error.message == "the postgres task's `script` has no statement in it"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 
-from noetl.execute.tools.port import Credential
+from noetl.execute.tools import postgres_sql
+from noetl.execute.tools.port import Call, Credential
 from noetl.execute.tools.postgres_batch import run_batch
 from noetl.execute.tools.postgres_claim import ClaimFailed, open_claim
+from noetl.execute.tools.script_source import load_script
 
 from .io_calls import Caller
 
@@ -225,3 +229,25 @@ async def test_a_claim_that_cannot_be_made_says_why(caller: Caller, observer: as
 
     assert caught.value.problem.kind == "schema"
     assert await observer.fetchval("SELECT count(*) FROM work WHERE state = 'new'") == 5
+
+
+async def test_a_batch_reads_each_script_once(
+    caller: Caller, observer: asyncpg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "save.sql").write_text("INSERT INTO saved VALUES (:id, 1)")
+    read = list[Any]()
+
+    async def loading(script: Any, call: Call) -> str:
+        read.append(script)
+        return await load_script(script, call)
+
+    monkeypatch.setattr(postgres_sql, "load_script", loading)
+    scripts = [str(tmp_path / "save.sql")] * 2 + ["/no/where.sql"]
+    calls = [caller.call(script=script, params={"id": at}) for at, script in enumerate(scripts, 1)]
+    outcomes = await run_batch(calls, caller.resources)
+
+    assert [outcome.status for outcome in outcomes] == ["ok", "ok", "error"]
+    assert outcomes[2].error is not None
+    assert outcomes[2].error.kind == "not_found"
+    assert await ids(observer) == [1, 2]
+    assert read == scripts[1:]

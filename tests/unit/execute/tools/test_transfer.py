@@ -109,7 +109,7 @@ async def test_an_overwritten_table_has_only_the_new_rows_and_keeps_the_old_when
 async def test_an_upsert_changes_what_is_there_and_adds_the_rest(caller: Caller, database: asyncpg.Connection) -> None:
     await database.execute("INSERT INTO target(id, name, amount) VALUES (1, 'old', 5), (9, 'other', 5)")
     query = "SELECT * FROM (VALUES (1, 'first'), (1, 'last'), (2, 'new')) AS v(number, title)"
-    target = {"type": "postgres", "table": "target", "mode": "upsert", "unique_key": "id"}
+    target = {"type": "postgres", "table": "target", "mode": "upsert", "key": "id"}
     target["mapping"] = {"id": "number", "name": "title"}
 
     counts = await good(caller, {"type": "postgres", "query": query}, target)
@@ -129,7 +129,7 @@ async def test_rows_go_to_a_duckdb_file_and_back(caller: Caller, database: async
     there = {"type": "duckdb", "database": file, "table": "kept"}
 
     await good(caller, {"type": "postgres", "query": _ROWS}, {**there, "mode": "overwrite"})
-    await good(caller, {"type": "postgres", "query": _ROWS}, {**there, "mode": "upsert", "unique_key": ["id"]})
+    await good(caller, {"type": "postgres", "query": _ROWS}, {**there, "mode": "upsert", "key": ["id"]})
     counts = await good(caller, there, {"type": "postgres", "table": "target"})
 
     assert counts == {"status": "ok", "rows_read": 25, "rows_written": 25, "chunks": 3}
@@ -203,7 +203,7 @@ async def test_rows_are_posted_chunk_by_chunk_with_keys_of_their_own(
         ({"type": "postgres", "query": "SELECT 1 AS id"}, {"type": "postgres", "table": "nowhere"}, "no table 'nowhere'"),
         ({"type": "postgres", "query": "SELECT 1 AS x"}, {"type": "postgres", "table": "target"}, "no column x"),
         ({"type": "postgres", "query": "SELECT 1"}, {"type": "postgres", "table": "target", "mode": "guess"}, "mode"),
-        ({"type": "postgres", "query": "SELECT 1"}, {"type": "postgres", "table": "target", "mode": "upsert"}, "unique_key"),
+        ({"type": "postgres", "query": "SELECT 1"}, {"type": "postgres", "table": "target", "mode": "upsert"}, "key"),
         ({"type": "postgres", "query": "SELECT 1"}, {"type": "http", "url": "http://x", "mode": "upsert"}, "only append"),
         ({"type": "http"}, {"type": "postgres", "table": "target"}, "`url`"),
     ],

@@ -1,0 +1,68 @@
+"""Templates tried against an execution: what a template would come to there goes out; nothing is recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import field
+
+from noetl.api.endpoint import WRITERS, Call, Routes
+from noetl.api.problems import TooLarge
+from noetl.api.wire import Body, Id, View
+from noetl.dispatch.results import loaded
+from noetl.model.ids import parse_id
+from noetl.plan.names import view
+from noetl.plan.recorded import recorded
+from noetl.plan.state import Result
+from noetl.playbook.scopes import names_of
+from noetl.playbook.templates import compile_value, names_in
+
+routes = Routes("context")
+
+_WHERE = "the template"
+
+
+class RenderRequest(Body, frozen=True, kw_only=True):
+    """Which execution, and a value with templates anywhere in it."""
+
+    execution_id: Id
+    template: Any
+    names: dict[str, Any] = field(default_factory=dict)
+    """Further names, before those of the execution: `output`, `iter` or `event`, which belong to one moment of a step."""
+
+
+class Rendered(View, frozen=True, kw_only=True):
+    """What it came to, as of a position of the execution."""
+
+    execution_id: str
+    rendered: Any
+    as_of_position: int
+
+
+@routes.post("/api/context/render", WRITERS, repeatable=True)
+async def render_template(call: Call, body: RenderRequest) -> Rendered:
+    """Render a template with the names that steps of an execution see now: its workload, `ctx` and results, but no secret."""
+    seen = await call.request.app.state.reading.seen(call.scope, parse_id(body.execution_id))
+    state, compiled, asked = seen.state, compile_value(body.template, _WHERE), names_in(body.template)
+    results = {name: await _view(call, result) for name, result in state.results.items() if name in asked}
+    names = names_of(
+        execution_id=state.execution_id,
+        catalog_id=state.catalog_id,
+        workload=state.workload,
+        ctx=state.ctx,
+        results=results,
+        job={"uuid": body.execution_id, "execution_id": body.execution_id},
+    )
+    rendered = recorded(compiled.render({**names, **body.names}), _WHERE)
+    return Rendered(execution_id=body.execution_id, rendered=rendered, as_of_position=seen.position)
+
+
+async def _view(call: Call, result: Result) -> dict[str, Any]:
+    outside, most = result.outside, call.services.max_payload_bytes
+    if outside is None:
+        return view(result)
+    if outside.bytes > most:
+        raise TooLarge(
+            f"a result that the template reads has {outside.bytes} bytes, and this server takes {most} at once"
+        )
+    return view(result, await loaded(call.services.payloads, call.scope, outside))

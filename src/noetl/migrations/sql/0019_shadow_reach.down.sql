@@ -1,0 +1,1 @@
+ALTER TABLE noetl.divergence DROP COLUMN began, DROP COLUMN compared;

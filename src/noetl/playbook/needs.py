@@ -1,0 +1,46 @@
+"""What a kind of secret, or the end of a transfer, needs beside its kind: a tree goes in, problems come out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from noetl.playbook.parts import items_at, tasks_in, word_at
+from noetl.playbook.problems import Problems
+from noetl.playbook.templates import is_template
+from noetl.playbook.tree import Node
+
+_OF_ENDS: Final = {"http": ("url",), "postgres": ("table", "query"), "duckdb": ("table", "query")}
+"""One of these an end of a transfer must have; a target the first."""
+_OF_SECRETS: Final = {
+    "static": ("data",),
+    "secret_manager": ("provider",),
+    "bearer": ("auth", "token", "access_token"),
+    "oauth2": ("endpoint", "auth"),
+    "google_id_token": ("target_audience", "audience", "endpoint"),
+}
+"""One of these an entry of the keychain must have."""
+
+
+def hold_to_needs(root: Node, problems: Problems) -> None:
+    """Note which secrets and which ends of transfers lack what a run would look for."""
+    for entry in items_at(root, "keychain"):
+        kind = word_at(entry, "kind")
+        _one_of(entry, _OF_SECRETS.get(kind, ()), f"a keychain entry of kind {kind}", problems)
+        data = entry.get("data")
+        if kind == "static" and data is not None and not isinstance(data.value, dict) and not is_template(data.value):
+            said = "data of a static keychain entry must be a mapping of its fields"
+            problems.error("wrong_value", said, data.place, "write data: {field: value}")
+    for task in tasks_in(root):
+        if word_at(task, "kind") != "transfer":
+            continue
+        for name, most in (("source", None), ("target", 1)):
+            end = task.get(name)
+            if end is not None:
+                system = word_at(end, "type")
+                _one_of(end, _OF_ENDS.get(system, ())[:most], f"{name} of type {system}", problems)
+
+
+def _one_of(node: Node, names: Sequence[str], what: str, problems: Problems) -> None:
+    if names and not set(names) & node.mapping.keys():
+        problems.error("missing_field", f"{what} needs {' or '.join(names)}", node.place, f"write {names[0]}: …")

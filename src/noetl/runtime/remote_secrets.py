@@ -1,0 +1,58 @@
+"""A worker's secrets, asked of its server; they come sealed, and what was handed out is known to the redactor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from noetl.credentials.credential_types import shown_fields
+from noetl.credentials.redact import Redactor
+from noetl.credentials.sealed_answers import open_answer
+from noetl.credentials.secret import guarded, secrets_in
+from noetl.credentials.worker_secret import read_worker_secret
+from noetl.dispatch.grants import CommandGrant
+from noetl.execute.tools.port import Credential
+from noetl.playbook.model import Playbook
+from noetl.runtime.server_api import ServerApi
+
+
+class RemoteSecrets:
+    """The secrets of the token's organization; without a token, of the server whose key directory this worker shares."""
+
+    def __init__(self, api: ServerApi, key_directory: Path) -> None:
+        self._api = api
+        self._key_directory = key_directory
+        self.redaction = Redactor()
+
+    @property
+    def credentials(self) -> RemoteSecrets:
+        """Itself: it knows credentials by name."""
+        return self
+
+    async def credential(self, name: str) -> Credential:
+        """Return a credential by name."""
+        found = await self._given("/api/worker/credential", {"name": name})
+        credential = Credential(found["name"], found["type"], found["data"])
+        self.redaction.add(*secrets_in(guarded(credential.data, shown_fields(credential.type))))
+        return credential
+
+    async def keychain(self, grant: CommandGrant, playbook: Playbook, names: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Have the server resolve a playbook's keychain; the values are redacted from everything that leaves here."""
+        if not playbook.keychain:
+            return {}
+        lease = {
+            "execution_id": str(grant.execution_id),
+            "command_id": grant.command_id,
+            "attempt": grant.attempt,
+            "token": grant.token,
+        }
+        found = await self._given("/api/commands/keychain", {"lease": lease})
+        self.redaction.add(*found["secrets"])
+        keychain: Mapping[str, Any] = found["keychain"]
+        return keychain
+
+    async def _given(self, path: str, body: dict[str, Any]) -> Any:
+        shared = self._api.token or read_worker_secret(self._key_directory)
+        answer = await self._api.ask("POST", path, body)
+        return open_answer(shared, answer["sealed"])
