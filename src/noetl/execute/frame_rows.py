@@ -104,7 +104,10 @@ class FrameRun:
         self.end = FrameEnd()
 
     async def work(self, rows: list[Any], before: FrameEnd) -> FrameEnd:
-        """Work off rows after those that were worked off `before`; the end has both, and stops short if it is full."""
+        """Work off rows after those that were worked off `before`; the end has both, and stops short if it is full.
+
+        What the rows left for the frame's end is not done yet: see `finish`.
+        """
         self.end, self._set = before, before.ctx_writes
         if before.ctx_writes:
             self._names["ctx"] = written(self._names["ctx"], before.ctx_writes)
@@ -123,7 +126,6 @@ class FrameRun:
                     break
         else:
             await self._in_lanes(rows, started, lanes)
-        await self._commit_deferred()
         return self.end
 
     def so_far(self) -> FrameSoFar:
@@ -224,13 +226,13 @@ class FrameRun:
         self._set = together
         self._names["ctx"] = written(self._names["ctx"], net(end.ctx_writes.items()))
 
-    async def _commit_deferred(self) -> None:
+    async def finish(self) -> None:
         """Run what the rows left for the end in one transaction; a statement that fails fails its row alone."""
         if not self._deferred:
             return
         from noetl.execute.tools.postgres_batch import run_batch
 
-        ends = sorted(self._deferred, key=lambda pair: pair[0].index)
+        ends, self._deferred = sorted(self._deferred, key=lambda pair: pair[0].index), []
         outcomes = await run_batch([call for _, call in ends], self._services.resources)
         for (end, _), outcome in zip(ends, outcomes, strict=True):
             end.status, end.data, end.error = outcome.status, outcome.data, outcome.error

@@ -7,8 +7,10 @@ from collections.abc import Collection, Coroutine
 from typing import Any, TypeVar, overload
 
 from noetl.dispatch.grants import FrameGrant, FrameSoFar, LeaseRef
+from noetl.errors import LeaseLost
 from noetl.execute.frame_rows import FrameRun
 from noetl.execute.keeper import Holding
+from noetl.stream.ended import ended
 
 T = TypeVar("T")
 
@@ -36,6 +38,18 @@ class HeldFrame:
         if self.is_lost:
             task.cancel()
         return task
+
+    async def while_held(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something for it while another frame is worked off; `LeaseLost` when it is lost before that is done."""
+        task = self.begin(work)
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            await ended(task)
+            raise
+        if task.cancelled():
+            raise LeaseLost(f"frame {self.frame.frame_id} was taken away before its end")
+        task.result()
 
     def lose(self) -> None:
         """Stop its work, unless that is over and the lease gone with its end."""

@@ -1,7 +1,8 @@
 """One slot of a loop: takes frame after frame of its stage and works them off until there are none left.
 
 Rows are worked off one frame after the other. In a cursor, what surrounds them is not waited for: the next frame is claimed
-and recorded beside the last rows of the one before, and the end of a frame is recorded beside the first rows of the next.
+and recorded beside the last rows of the one before, and the end of a frame (what its rows left for it, and its commit) is made
+beside the first rows of the next.
 """
 
 from __future__ import annotations
@@ -155,16 +156,17 @@ class Slot:
                 nearly_done=self._claim_ahead if goes_ahead else None,
             )  # fmt: skip
             end = await run.work(rows, await self._before(frame))
-            problem = end.error or self._tried_again_for(frame, end)
-            if problem is not None:
+            if not goes_ahead or end.error is not None or len(end.rows) < frame.row_count:
+                await run.finish()
+                problem = end.error or self._tried_again_for(frame, end)
+                if problem is None:
+                    return await self._commit(held, rows, end)
                 await self._failed(held, problem)
                 return await self._next()
-            if not goes_ahead or len(end.rows) < frame.row_count:
-                return await self._commit(held, rows, end)
         except Exception as problem:
             await self._defect(held, problem)
             return await self._next()
-        return await self._go_ahead(held, end)
+        return await self._go_ahead(held, run)
 
     def _tried_again_for(self, frame: FrameGrant, end: FrameEnd) -> Problem | None:
         """Return why a shard is tried again: a row of it failed, and it has attempts left."""
@@ -172,12 +174,12 @@ class Slot:
             return None
         return next((row.error for row in end.rows if row.error is not None), None)
 
-    async def _go_ahead(self, held: HeldFrame, end: FrameEnd) -> HeldFrame | None:
-        """Go on with the next frame as soon as its rows are claimed, and leave the end of this one to be recorded beside it."""
+    async def _go_ahead(self, held: HeldFrame, run: FrameRun) -> HeldFrame | None:
+        """Go on with the next frame as soon as its rows are claimed, and leave the end of this one to be made beside it."""
         self._claim_ahead()
         await self._recorded()
         held.is_recording = True
-        self._recording = asyncio.get_running_loop().create_task(self._record(held, end))
+        self._recording = asyncio.get_running_loop().create_task(self._record(held, run))
         following = await self._ahead()
         if following is None:
             await self._recorded()
@@ -208,9 +210,11 @@ class Slot:
             await asyncio.shield(self._recording)
             self._recording = None
 
-    async def _record(self, held: HeldFrame, end: FrameEnd) -> None:
-        """Commit a frame while another is worked off."""
+    async def _record(self, held: HeldFrame, run: FrameRun) -> None:
+        """Do what a frame's rows left for its end, and commit it, while another is worked off."""
+        end = run.end
         try:
+            await held.while_held(run.finish())
             report = self._report(end, await self._stored_table(end))
             await self._committed(held, end, report, take_next=False)
         except LeaseLost:

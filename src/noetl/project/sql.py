@@ -35,7 +35,7 @@ REF_COLUMNS: Final[dict[str, str]] = {
     "shard": "smallint",
 }
 """The columns of a result reference with their types."""
-_REF_KEY: Final = ("tenant_id", "organization_id", "ref_id", "part")
+_REF_KEY: Final = ("tenant_id", "organization_id", "execution_id", "ref_id", "part")
 
 
 def _names(columns: tuple[str, ...], prefix: str = "") -> str:

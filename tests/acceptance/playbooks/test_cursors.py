@@ -20,6 +20,11 @@ CLAIM = """
           RETURNING id, doc;
 """
 
+SEEN = """      - {name: seen, kind: postgres, auth: pg_local, params: ['{{ iter.job.id }}'],
+         command: "INSERT INTO seen VALUES ($1)"}
+"""
+"""A task before the last one, which tells that a row was worked on while what it leaves to the end is not done yet."""
+
 
 def draining(frame: str, slots: int = 3) -> str:
     """Return a playbook that drains the table `job`."""
@@ -32,6 +37,12 @@ def draining(frame: str, slots: int = 3) -> str:
         "      - {name: save, kind: postgres, auth: pg_local, params: ['{{ iter.job.id }}', '{{ work }}'],\n"
         '         command: "INSERT INTO done VALUES ($1, $2)"}\n'
     )
+
+
+def seeing(frame: str) -> str:
+    """Return a playbook that drains the table `job` one frame at a time and notes its rows in `seen` at once."""
+    head, save = draining(frame, slots=1).split("      - {name: save")
+    return f"{head}{SEEN}      - {{name: save{save}".replace("{{ work }}", "{{ results.work }}")
 
 
 async def fill(database: asyncpg.Connection, rows: int) -> None:
@@ -159,6 +170,62 @@ async def test_rows_do_not_wait_until_the_end_of_the_frame_before_is_recorded(
     assert state.status == "COMPLETED", state.error
     assert await all_done_once(user_database, 30)
     assert state.results["drain"].data["completed"] == 30
+
+
+async def test_rows_do_not_wait_for_what_the_frame_before_has_left_to_its_end(
+    playbooks: Playbooks, user_database: asyncpg.Connection, empty_url: str
+) -> None:
+    await fill(user_database, 30)
+    await user_database.execute("CREATE TABLE seen (id int)")
+    other = await asyncpg.connect(empty_url)
+
+    async def has_gone_on() -> bool:
+        return bool(await user_database.fetchval("SELECT count(*) > 10 FROM seen"))
+
+    async with other.transaction():
+        await other.execute("LOCK TABLE done IN SHARE MODE")
+        started = await playbooks.start(seeing("{max_rows: 10, commit: frame}"))
+        await until(has_gone_on, "a row of the second frame")
+        assert await playbooks.events(started.execution_id, "frame.committed") == []
+    await other.close()
+    state = await playbooks.finished(started.execution_id)
+
+    assert state.status == "COMPLETED", state.error
+    assert await all_done_once(user_database, 30)
+    assert state.results["drain"].data["completed"] == 30
+
+
+async def test_what_a_lost_frame_has_left_to_its_end_is_left_to_its_next_owner(
+    playbooks: Playbooks, user_database: asyncpg.Connection, empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(user_database, 30)
+    await user_database.execute("CREATE TABLE seen (id int)")
+    other, worker = await asyncpg.connect(empty_url), await playbooks.worker()
+    dispatched, frames = LocalDispatch.dispatch_rows, list[tuple[LocalDispatch, Any]]()
+
+    async def kept(dispatch: LocalDispatch, *args: Any, **options: Any) -> Any:
+        frame = await dispatched(dispatch, *args, **options)
+        frames.append((dispatch, frame))
+        return frame
+
+    async def has_gone_on() -> bool:
+        return bool(await user_database.fetchval("SELECT count(*) > 10 FROM seen"))
+
+    monkeypatch.setattr(LocalDispatch, "dispatch_rows", kept)
+    async with other.transaction():
+        await other.execute("LOCK TABLE done IN SHARE MODE")
+        started = await playbooks.start(seeing("{max_rows: 10, commit: frame}"))
+        await until(has_gone_on, "a row of the second frame")
+        dispatch, first = frames[0]
+        await dispatch.fail_frame(first, {"message": "lost"}, max_attempts=3, worker="another")
+        await worker._keeper.beat()
+    await other.close()
+    state = await playbooks.finished(started.execution_id)
+
+    assert state.status == "COMPLETED", state.error
+    assert await all_done_once(user_database, 30), "the frame's first owner wrote although it had lost it"
+    seen = await user_database.fetch("SELECT id, count(*) AS times FROM seen GROUP BY id ORDER BY id")
+    assert [tuple(row) for row in seen] == [(n, 2 if n <= 10 else 1) for n in range(1, 31)]
 
 
 async def test_a_frame_that_is_lost_before_its_end_is_recorded_is_worked_off_again(
