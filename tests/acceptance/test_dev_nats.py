@@ -7,13 +7,14 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.hello_loop import hello_loop
+from tests.acceptance.processes import processes_in
 
 Noetl = Callable[..., tuple[int, str, str]]
 Begin = Callable[..., "Dev"]
@@ -22,27 +23,14 @@ pytestmark = pytest.mark.service
 
 PATIENCE = 60
 FACTS = 20
-HELLO = """\
-apiVersion: noetl.io/v2
-kind: Playbook
-metadata: {name: hello, path: demo/hello}
-workflow:
-  - step: each
-    loop: {in: "{{ range(6) }}", iterator: item, spec: {mode: parallel, max_in_flight: 2}}
-    tool: {kind: noop}
-"""
 
 
 class Dev:
     """`noetl dev --nats` as a process, and what it said until its playbook was registered."""
 
-    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
-        self.log = folder / "dev.log"
-        with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "noetl", "dev", "--nats", "--port", "0", str(folder / "playbooks")],
-                cwd=folder, env=os.environ | environ, stdout=subprocess.PIPE, stderr=log, text=True,
-            )  # fmt: skip
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self.process = process
+        self.log = log
         self.said: list[str] = []
         self.url = ""
         assert self.process.stdout is not None
@@ -81,17 +69,15 @@ class Dev:
 def begin(noetl: Noetl, tmp_path: Path) -> Iterator[Begin]:
     """Starts it in a home of the test's own; nothing of it outlives the test."""
     (tmp_path / "playbooks").mkdir()
-    (tmp_path / "playbooks" / "hello.yaml").write_text(HELLO)
-    started: list[Dev] = []
+    (tmp_path / "playbooks" / "hello.yaml").write_text(hello_loop(6))
+    command = ("dev", "--nats", "--port", "0", str(tmp_path / "playbooks"))
+    with processes_in(tmp_path) as processes:
 
-    def begun(**environ: str) -> Dev:
-        started.append(Dev(tmp_path, environ))
-        return started[-1]
+        def begun(**environ: str) -> Dev:
+            process = processes.begin(*command, **environ)
+            return Dev(process, processes.log_of(process))
 
-    yield begun
-    for one in started:
-        one.process.kill()
-        one.process.communicate()
+        yield begun
     end_server(tmp_path)
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,6 +16,8 @@ import psycopg
 import pytest
 from nats.js.client import JetStreamContext
 from nats.js.errors import NotFoundError
+from tests.acceptance.mirroring import mirror_events
+from tests.acceptance.processes import Begin, line, processes_in
 
 from noetl.runtime.config import load_settings
 from noetl.runtime.projector import open_projector
@@ -26,7 +25,6 @@ from noetl.runtime.wiring import open_runtime
 from noetl.stream.nats_connection import NatsConnection
 
 Noetl = Callable[..., tuple[int, str, str]]
-Begin = Callable[..., "subprocess.Popen[str]"]
 
 pytestmark = pytest.mark.service
 
@@ -62,40 +60,19 @@ workflow:
 def hinted(noetl: Noetl, nats_url: str, stream_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Noetl:
     """The `noetl` command where events are mirrored to NATS."""
     (tmp_path / "gated.yaml").write_text(PLAYBOOK)
-    monkeypatch.setenv("NOETL_EVENT_STORE__DISTRIBUTION_BACKEND", "nats-jetstream")
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__URL", nats_url)
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__STREAM_PREFIX", stream_prefix)
+    mirror_events(monkeypatch, nats_url, stream_prefix)
     return noetl
 
 
 @pytest.fixture
 def begin(hinted: Noetl, tmp_path: Path) -> Iterator[Begin]:
     """Starts roles in processes of their own; all of them end whole at the test's end."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begun(*arguments: str) -> subprocess.Popen[str]:
-        with (tmp_path / f"{len(started)}.log").open("w") as log:
-            command = [sys.executable, "-m", "noetl", *arguments]
-            process = subprocess.Popen(command, env=dict(os.environ), stdout=subprocess.PIPE, stderr=log, text=True)
-        started.append(process)
-        return process
-
-    yield begun
-    try:
+    with processes_in(tmp_path) as processes:
+        yield processes.begin
         # Workers first: one that has something to report waits for its server.
-        for process in reversed(started):
+        for process in reversed(processes.started):
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    """Return the next line a process prints."""
-    assert process.stdout is not None
-    return process.stdout.readline().rstrip("\n")
 
 
 def call(url: str, body: Any = None) -> Any:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from tests.acceptance.mirroring import mirror_events
+from tests.acceptance.processes import Begin, line, processes_in
 
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
@@ -34,32 +33,13 @@ from noetl.testing.projecting import HOME, a_run, here, pure_rows, record, store
 pytestmark = pytest.mark.service
 
 Noetl = Callable[..., tuple[int, str, str]]
-Begin = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
 def begin(noetl: Noetl, tmp_path: Path) -> Iterator[Begin]:
     """Starts roles in processes of their own; none outlives the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begun(*arguments: str, **environ: str) -> subprocess.Popen[str]:
-        with (tmp_path / f"{len(started)}.log").open("w") as log:
-            command = [sys.executable, "-m", "noetl", *arguments]
-            started.append(
-                subprocess.Popen(command, env=os.environ | environ, stdout=subprocess.PIPE, stderr=log, text=True)
-            )
-        return started[-1]
-
-    yield begun
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    """Return the next line a process prints."""
-    assert process.stdout is not None
-    return process.stdout.readline().rstrip("\n")
+    with processes_in(tmp_path) as processes:
+        yield processes.begin
 
 
 def with_runtime(do: Callable[[Runtime], Awaitable[Any]]) -> Any:
@@ -218,9 +198,7 @@ async def test_a_stream_wakes_a_projector_and_may_be_wiped(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NOETL_DATABASE_URL", owner_url)
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__STREAM_PREFIX", stream_prefix)
-    monkeypatch.setenv("NOETL_EVENT_STORE__DISTRIBUTION_BACKEND", "nats-jetstream")
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__URL", nats_url)
+    mirror_events(monkeypatch, nats_url, stream_prefix)
     settings = load_settings()
     async with (
         open_runtime(settings) as runtime,
@@ -249,9 +227,7 @@ def test_a_projector_on_the_far_side_of_a_stream_needs_no_ledger(
     fresh_databases: FreshDatabases,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__STREAM_PREFIX", stream_prefix)
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__URL", nats_url)
-    monkeypatch.setenv("NOETL_EVENT_STORE__DISTRIBUTION_BACKEND", "nats-jetstream")
+    mirror_events(monkeypatch, nats_url, stream_prefix)
     far = fresh_databases.take()
     projector = begin("projector", "--from-stream", NOETL_SHARD_ID="far-0", NOETL_DATABASE_URL=fresh_databases.url(far))
     assert line(projector) == "projecting as far-0"

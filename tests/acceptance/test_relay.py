@@ -6,62 +6,36 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.hello_loop import hello_loop
+from tests.acceptance.mirroring import mirror_events
+from tests.acceptance.processes import Begin, processes_in
 
 Noetl = Callable[..., tuple[int, str, str]]
-Begin = Callable[[], "subprocess.Popen[str]"]
 
 pytestmark = pytest.mark.service
-
-HELLO = """\
-apiVersion: noetl.io/v2
-kind: Playbook
-metadata: {name: hello, path: demo/hello}
-workflow:
-  - step: each
-    loop: {in: "{{ range(3) }}", iterator: item, spec: {mode: parallel, max_in_flight: 2}}
-    tool: {kind: noop}
-"""
 
 
 @pytest.fixture
 def relayed(noetl: Noetl, nats_url: str, stream_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Noetl:
     """The `noetl` command, with a playbook that was run before the settings named a NATS server."""
-    (tmp_path / "hello.yaml").write_text(HELLO)
+    (tmp_path / "hello.yaml").write_text(hello_loop(3))
     assert noetl("run", "hello.yaml")[0] == 0
-    monkeypatch.setenv("NOETL_EVENT_STORE__DISTRIBUTION_BACKEND", "nats-jetstream")
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__URL", nats_url)
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__STREAM_PREFIX", stream_prefix)
+    mirror_events(monkeypatch, nats_url, stream_prefix)
     return noetl
 
 
 @pytest.fixture
 def begin(relayed: Noetl, tmp_path: Path) -> Iterator[Begin]:
     """Starts relays in processes of their own and waits until they have shards; none outlives the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begun() -> subprocess.Popen[str]:
-        with (tmp_path / f"{len(started)}.log").open("w") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "noetl", "relay"],
-                cwd=tmp_path, env=dict(os.environ), stdout=subprocess.PIPE, stderr=log, text=True,
-            )  # fmt: skip
-        started.append(process)
-        assert process.stdout is not None
-        assert "relaying as" in process.stdout.readline()
-        assert "shards: 0 1 " in process.stdout.readline(), (tmp_path / f"{len(started) - 1}.log").read_text()
-        return process
-
-    yield begun
-    for process in started:
-        process.kill()
-        process.communicate()
+    with processes_in(tmp_path) as processes:
+        yield partial(processes.begin_on_shards, "relaying as", "relay")
 
 
 def status(noetl: Noetl) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -17,6 +16,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.acceptance.hello_loop import hello_loop
+from tests.acceptance.mirroring import mirror_events
+from tests.acceptance.processes import processes_in
 
 from noetl.model.shard import SHARD_COUNT
 from noetl.runtime.config import load_settings
@@ -33,15 +35,7 @@ Begin = Callable[..., "Role"]
 pytestmark = pytest.mark.service
 
 PATIENCE = 30
-HELLO = """\
-apiVersion: noetl.io/v2
-kind: Playbook
-metadata: {name: hello, path: demo/hello}
-workflow:
-  - step: each
-    loop: {in: "{{ range(3) }}", iterator: item, spec: {mode: parallel, max_in_flight: 2}}
-    tool: {kind: shell, command: "echo {{ iter.item }}"}
-"""
+HELLO = hello_loop(3, '{kind: shell, command: "echo {{ iter.item }}"}')
 
 
 def shown(url: str) -> dict[str, float]:
@@ -59,13 +53,9 @@ def shown(url: str) -> dict[str, float]:
 class Role:
     """A role in a process of its own, and what its endpoint tells."""
 
-    def __init__(self, log: Path, *arguments: str) -> None:
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self.process = process
         self._log = log
-        with log.open("w") as told:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "noetl", *arguments],
-                env=os.environ | {"NOETL_METRICS_PORT": "0"}, stdout=subprocess.PIPE, stderr=told, text=True,
-            )  # fmt: skip
         line = self.line("metrics on ")
         self.url = line.removeprefix("metrics on ").removesuffix("/metrics")
 
@@ -101,24 +91,19 @@ class Role:
 def begin(noetl: Noetl, tmp_path: Path) -> Iterator[Begin]:
     """Starts roles with an endpoint; none outlives the test."""
     (tmp_path / "hello.yaml").write_text(HELLO)
-    started: list[Role] = []
+    with processes_in(tmp_path) as processes:
 
-    def begun(*arguments: str) -> Role:
-        started.append(Role(tmp_path / f"{len(started)}.log", *arguments))
-        return started[-1]
+        def begun(*arguments: str) -> Role:
+            process = processes.begin(*arguments, NOETL_METRICS_PORT="0")
+            return Role(process, processes.log_of(process))
 
-    yield begun
-    for role in started:
-        role.process.kill()
-        role.process.communicate()
+        yield begun
 
 
 @pytest.fixture
 def streamed(nats_url: str, stream_prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets events be mirrored to a stream of the test's own."""
-    monkeypatch.setenv("NOETL_EVENT_STORE__DISTRIBUTION_BACKEND", "nats-jetstream")
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__URL", nats_url)
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__STREAM_PREFIX", stream_prefix)
+    mirror_events(monkeypatch, nats_url, stream_prefix)
 
 
 def until_behind(noetl: Noetl, durable: str, messages: int) -> None:

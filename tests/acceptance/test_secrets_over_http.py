@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,12 +13,12 @@ from urllib.parse import quote, urlencode
 from uuid import uuid4
 
 import pytest
+from tests.acceptance.processes import Begin, line, processes_in
 
 from noetl.api.endpoint import Endpoint
 from noetl.api.routes.all_routes import endpoints
 
 Noetl = Callable[..., tuple[int, str, str]]
-Begin = Callable[..., "subprocess.Popen[str]"]
 
 pytestmark = pytest.mark.service
 
@@ -46,21 +43,8 @@ workflow:
 @pytest.fixture
 def begin(noetl: Noetl, tmp_path: Path) -> Iterator[Begin]:
     """Starts roles in processes of their own, each with a log; none outlives the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begun(*arguments: str, **environ: str) -> subprocess.Popen[str]:
-        with (tmp_path / f"{len(started)}.log").open("w") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "noetl", *arguments],
-                cwd=tmp_path, env=dict(os.environ) | environ, stdout=subprocess.PIPE, stderr=log, text=True,
-            )  # fmt: skip
-        started.append(process)
-        return process
-
-    yield begun
-    for process in started:
-        process.kill()
-        process.communicate()
+    with processes_in(tmp_path) as processes:
+        yield processes.begin
 
 
 def answer(url: str, method: str, body: Any = None, **headers: str) -> str:
@@ -92,12 +76,10 @@ def test_no_answer_shows_a_secret_that_a_worker_over_http_was_given(noetl: Noetl
     canary = f"canary-{uuid4().hex}"
     (tmp_path / "uses.yaml").write_text(USES)
     server = begin("server", "--port", "0", NOETL_SECRET_KEY=base64.b64encode(bytes(range(32))).decode())
-    assert server.stdout is not None
-    url = server.stdout.readline().strip().removeprefix("listening on ")
+    url = line(server).removeprefix("listening on ")
     put = answer(f"{url}/api/credentials", "POST", {"name": "crm", "type": "bearer", "data": {"token": canary}})
     worker = begin("worker", "--slots", "1", "--server", url)
-    assert worker.stdout is not None
-    worker.stdout.readline()
+    line(worker)
     assert noetl("catalog", "register", "uses.yaml")[0] == 0
     execution_id = json.loads(answer(f"{url}/api/execute", "POST", {"path": "demo/uses"}))["execution_id"]
     noetl("events", execution_id, "--follow")
@@ -118,12 +100,10 @@ def test_no_answer_shows_a_secret_that_a_worker_over_http_was_given(noetl: Noetl
 def test_a_worker_of_another_home_is_told_how_to_be_given_secrets(noetl: Noetl, begin: Begin, tmp_path: Path) -> None:
     (tmp_path / "uses.yaml").write_text(USES)
     server = begin("server", "--port", "0", NOETL_SECRET_KEY=base64.b64encode(bytes(range(32))).decode())
-    assert server.stdout is not None
-    url = server.stdout.readline().strip().removeprefix("listening on ")
+    url = line(server).removeprefix("listening on ")
     answer(f"{url}/api/credentials", "POST", {"name": "crm", "type": "bearer", "data": {"token": "hunter2-hunter2"}})
     worker = begin("worker", "--slots", "1", "--server", url, NOETL_HOME=str(tmp_path / "elsewhere"))
-    assert worker.stdout is not None
-    worker.stdout.readline()
+    line(worker)
     noetl("catalog", "register", "uses.yaml")
     execution_id = json.loads(answer(f"{url}/api/execute", "POST", {"path": "demo/uses"}))["execution_id"]
     noetl("events", execution_id, "--follow")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.acceptance.mirroring import mirror_events
 from tests.faults.write_path.ground import open_writer, settings_of
 
 from noetl.model.ids import organization_root_id
@@ -52,9 +53,7 @@ async def test_a_change_from_the_stream_to_the_shadow_compares_from_the_first_st
 @pytest.fixture
 def in_the_shadow(noetl: Noetl, nats_url: str, stream_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Noetl:
     """The `noetl` command in the write path `shadow`."""
-    monkeypatch.setenv("NOETL_EVENT_STORE__DISTRIBUTION_BACKEND", "nats-jetstream")
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__URL", nats_url)
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__STREAM_PREFIX", stream_prefix)
+    mirror_events(monkeypatch, nats_url, stream_prefix)
     monkeypatch.setenv("NOETL_EVENT_STORE__WRITE_PATH", "shadow")
     return noetl
 

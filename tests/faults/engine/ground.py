@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+from tests.faults.killable import Killable
 
 from noetl.errors import Unavailable
 from noetl.ledger.database import Database
@@ -32,50 +29,19 @@ CREATE TABLE public.gate (key text PRIMARY KEY);
 """
 
 
-class Process:
+class Process(Killable):
     """An engine in a process of its own."""
 
     def __init__(self, url: str, home: Path, *, fault: str = "", slots: int = 0, reaps: bool = False) -> None:
-        arguments = [sys.executable, str(PROCESS), url, str(home), str(slots), str(int(reaps))]
-        self._log = home / "processes.log"
-        with self._log.open("ab") as log:
-            self._popen = subprocess.Popen(
-                arguments, env={**os.environ, "NOETL_FAULT": fault}, stdout=subprocess.PIPE, stderr=log
-            )
-        self.pid = self._popen.pid
+        arguments = (str(PROCESS), url, str(home), str(slots), str(int(reaps)))
+        log, environ = home / "processes.log", {"NOETL_FAULT": fault}
+        super().__init__(*arguments, log=log, environ=environ, patience=WAIT_SECONDS)
 
     async def ready(self) -> None:
         """Wait until it works."""
         assert self._popen.stdout is not None
         line = await asyncio.to_thread(self._popen.stdout.readline)
-        assert line == b"ready\n", self._log.read_text()
-
-    def send(self, what: signal.Signals) -> None:
-        """Send it a signal."""
-        self._popen.send_signal(what)
-
-    async def stopped(self) -> None:
-        """Wait until it stands still, on our word or at its fault point."""
-        waiting = asyncio.to_thread(os.waitid, os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        found = await asyncio.wait_for(waiting, WAIT_SECONDS)
-        assert found is not None
-        assert found.si_code == os.CLD_STOPPED, self._log.read_text()
-
-    async def ended(self) -> int:
-        """Wait for its end and return how it ended."""
-        return await asyncio.wait_for(asyncio.to_thread(self._popen.wait), WAIT_SECONDS)
-
-    async def killed(self) -> None:
-        """Wait until it has killed itself at its fault point."""
-        assert await self.ended() == -signal.SIGKILL, self._log.read_text()
-
-    def close(self) -> None:
-        """Kill it if it still runs."""
-        if self._popen.poll() is None:
-            self._popen.kill()
-        self._popen.wait()
-        assert self._popen.stdout is not None
-        self._popen.stdout.close()
+        assert line == "ready\n", self._log.read_text()
 
 
 class Ground:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import psutil
+from tests.faults.killable import Killable
 from tests.faults.pipelines.process import Given
 
 from noetl.dispatch.tasks.engine import TaskEngine
@@ -26,58 +23,30 @@ PROCESS = Path(__file__).with_name("process.py")
 MARK = "NOETL_TEST_MARK"
 
 
-class Process:
+class Process(Killable):
     """Pipelines in a process of its own."""
 
     def __init__(self, given: Given, log: Path, fault: str) -> None:
         self._mark = uuid.uuid4().hex
-        self._log = log
         root = str(Path(__file__).parents[3])
-        with log.open("ab") as file:
-            self._popen = subprocess.Popen(
-                [sys.executable, str(PROCESS), msgspec.json.encode(given).decode()],
-                env={**os.environ, "NOETL_FAULT": fault, "PYTHONPATH": root, MARK: self._mark},
-                stdout=subprocess.PIPE,
-                stderr=file,
-            )
+        environ = {"NOETL_FAULT": fault, "PYTHONPATH": root, MARK: self._mark}
+        arguments = (str(PROCESS), msgspec.json.encode(given).decode())
+        super().__init__(*arguments, log=log, environ=environ, patience=WAIT_SECONDS)
 
     async def said(self, line: str) -> None:
         """Wait until it says so."""
         assert self._popen.stdout is not None
-        async with asyncio.timeout(WAIT_SECONDS):
-            while (found := await asyncio.to_thread(self._popen.stdout.readline)) != f"{line}\n".encode():
+        async with asyncio.timeout(self._patience):
+            while (found := await asyncio.to_thread(self._popen.stdout.readline)) != f"{line}\n":
                 assert found, self._log.read_text()
-
-    def send(self, what: signal.Signals) -> None:
-        """Send it a signal."""
-        self._popen.send_signal(what)
-
-    async def stopped(self) -> None:
-        """Wait until it stands still at its fault point."""
-        waiting = asyncio.to_thread(os.waitid, os.P_PID, self._popen.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        found = await asyncio.wait_for(waiting, WAIT_SECONDS)
-        assert found is not None
-        assert found.si_code == os.CLD_STOPPED, self._log.read_text()
-
-    async def ended(self) -> int:
-        """Wait for its end and return how it ended."""
-        return await asyncio.wait_for(asyncio.to_thread(self._popen.wait), WAIT_SECONDS)
 
     async def killed(self) -> None:
         """Wait until it has killed itself at its fault point, and until nothing that it started is left."""
-        assert await self.ended() == -signal.SIGKILL, self._log.read_text()
+        await super().killed()
         await until(self._has_no_children, "an end of all that it started")
 
     async def _has_no_children(self) -> bool:
         return not [one for one in psutil.process_iter() if _is_marked(one, self._mark)]
-
-    def close(self) -> None:
-        """Kill it if it still runs."""
-        if self._popen.poll() is None:
-            self._popen.kill()
-        self._popen.wait()
-        assert self._popen.stdout is not None
-        self._popen.stdout.close()
 
 
 def _is_marked(process: psutil.Process, mark: str) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.api.serving import HOME, Server, make_engine, make_services, running
@@ -13,6 +16,9 @@ from noetl.dispatch.engine import Engine
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.payloads.memory import MemoryPayloadStore
+
+Serve = Callable[..., AbstractAsyncContextManager[Server]]
+"""Serves for the time of a block, with or without `auth`, or None while there are tokens; what else is given takes the place of a service."""
 
 
 @pytest.fixture
@@ -38,32 +44,35 @@ async def readers(database: Database) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def server(
+def serve(
     database: Database,
     readers: Database,
     ledger: PostgresLedger,
     payloads: MemoryPayloadStore,
     engine: Engine,
     tmp_path: Path,
-) -> AsyncIterator[Server]:
+) -> Serve:
+    """Runs a server on the loopback, on the test's database and its engine."""
+
+    def serving(*, auth: bool | None, **changed: Any) -> AbstractAsyncContextManager[Server]:
+        keys = tmp_path / "keys"
+        services, projections = make_services(database, readers, ledger, payloads, engine, keys, auth=auth)
+        return running(replace(services, **changed), projections, auth=bool(auth))
+
+    return serving
+
+
+@pytest.fixture
+async def server(serve: Serve) -> AsyncIterator[Server]:
     """A server on the loopback that asks for no tokens."""
-    services, projections = make_services(database, readers, ledger, payloads, engine, tmp_path / "keys", auth=False)
-    async with running(services, projections, auth=False) as server:
+    async with serve(auth=False) as server:
         yield server
 
 
 @pytest.fixture
-async def guarded(
-    database: Database,
-    readers: Database,
-    ledger: PostgresLedger,
-    payloads: MemoryPayloadStore,
-    engine: Engine,
-    tmp_path: Path,
-) -> AsyncIterator[Server]:
+async def guarded(serve: Serve) -> AsyncIterator[Server]:
     """A server that asks for tokens."""
-    services, projections = make_services(database, readers, ledger, payloads, engine, tmp_path / "keys", auth=True)
-    async with running(services, projections, auth=True) as server:
+    async with serve(auth=True) as server:
         yield server
 
 

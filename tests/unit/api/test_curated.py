@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tests.contracts.many_tenants import noon, populate, reads
-from tests.unit.api.serving import HOME, Server, make_services, running
+from tests.unit.api.conftest import Serve
+from tests.unit.api.serving import HOME, Server, running
 
 from noetl import faults
 from noetl.credentials.tokens import ROLES
-from noetl.dispatch.engine import Engine
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.event import Event
-from noetl.payloads.memory import MemoryPayloadStore
 from noetl.testing.ledger_reading import everything
 
 pytestmark = pytest.mark.no_parity
@@ -25,19 +23,10 @@ PATHS = ("/api/curated", "/api/curated/executions_by_day")
 
 
 @pytest.fixture
-async def operated(
-    database: Database,
-    readers: Database,
-    ledger: PostgresLedger,
-    payloads: MemoryPayloadStore,
-    engine: Engine,
-    tmp_path: Path,
-) -> AsyncIterator[Server]:
+async def operated(serve: Serve, readers: Database, ledger: PostgresLedger) -> AsyncIterator[Server]:
     """A server on the loopback that asks for no tokens, over several tenants."""
     await populate(ledger, noon())
-    services, projections = make_services(database, readers, ledger, payloads, engine, tmp_path / "keys", auth=False)
-    services = replace(services, curated=reads(readers, ledger, noon()))
-    async with running(services, projections, auth=False) as server:
+    async with serve(auth=False, curated=reads(readers, ledger, noon())) as server:
         yield server
     faults.arm("")
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from tests.unit.api.serving import HOME, TWO_STEPS, Server, make_services, running
+from tests.unit.api.conftest import Serve
+from tests.unit.api.serving import HOME, TWO_STEPS, Server
 
-from noetl.dispatch.engine import Engine
 from noetl.errors import InputError, Unavailable
 from noetl.ledger.database import Database
 from noetl.ledger.notifier import Notifier
@@ -19,7 +17,6 @@ from noetl.ledger.shard_leases import ShardLeases
 from noetl.ledger.transition import Append, Transition
 from noetl.ledger.write_path_change import WritePathChange
 from noetl.model.read_token import ReadToken, VersionToken, execution_token, parse_read_token
-from noetl.payloads.memory import MemoryPayloadStore
 from noetl.stream.materializer import Materializer
 from noetl.stream.memory import MemoryStream
 from noetl.stream.port import WRITES, Message
@@ -34,18 +31,9 @@ WHERE stream_id = $1 AND stream_version = $2
 
 
 @pytest.fixture
-async def hasty(
-    database: Database,
-    readers: Database,
-    ledger: PostgresLedger,
-    payloads: MemoryPayloadStore,
-    engine: Engine,
-    tmp_path: Path,
-) -> AsyncIterator[Server]:
+async def hasty(serve: Serve) -> AsyncIterator[Server]:
     """A server whose reads wait for a moment only."""
-    services, projections = make_services(database, readers, ledger, payloads, engine, tmp_path / "keys", auth=False)
-    services = dataclasses.replace(services, read_token_seconds=0.3)
-    async with running(services, projections, auth=False) as server:
+    async with serve(auth=False, read_token_seconds=0.3) as server:
         yield server
 
 
