@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import pytest
 from nats.js.api import RetentionPolicy, StreamConfig
@@ -118,6 +119,88 @@ async def test_a_publish_that_is_cut_off_is_recognised_when_it_is_repeated(serve
     await until_it_answers(own, lambda: own.publish(put))
     assert (await own.state()).messages == 3000
     assert ids(await drain(await own.subscribe("reader"), 3000, limit=1000)) == ids(put)
+
+
+class Gate:
+    """Stands before a server and passes bytes, until it loses some of a client's and breaks its connection once.
+
+    Answers that come meanwhile reach the client together with the break, when it has more to send.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._listening: asyncio.Server | None = None
+        self._to_pass: int | None = None
+        self._lost = 0
+
+    async def open(self) -> str:
+        """Listen, and return the address."""
+        self._listening = await asyncio.start_server(self._take, "127.0.0.1", 0)
+        return f"nats://127.0.0.1:{self._listening.sockets[0].getsockname()[1]}"
+
+    def close(self) -> None:
+        """Listen no more."""
+        assert self._listening is not None
+        self._listening.close()
+
+    def lose(self, count: int, *, after: int) -> None:
+        """Pass so many more bytes of the client's, lose as many as told, and break the connection."""
+        self._to_pass, self._lost = after, count
+
+    async def _take(self, own: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        answers, server = await asyncio.open_connection("127.0.0.1", self._port)
+        held, enough = bytearray(), asyncio.Event()
+
+        async def up() -> None:
+            while data := await own.read(4096):
+                if self._to_pass is None:
+                    server.write(data)
+                elif self._to_pass > 0:
+                    self._to_pass -= len(data)
+                    server.write(data)
+                elif self._lost > 0:
+                    self._lost -= len(data)
+                else:
+                    await enough.wait()
+                    self._to_pass = None
+                    client.write(bytes(held))
+                    break
+            client.close()
+            server.close()
+
+        async def down() -> None:
+            while data := await answers.read(65536):
+                if self._to_pass is not None and self._to_pass <= 0:
+                    held.extend(data)
+                    if len(held) > 2_000:
+                        enough.set()
+                else:
+                    client.write(data)
+            client.close()
+
+        await asyncio.gather(up(), down(), return_exceptions=True)
+
+
+async def test_what_is_lost_with_a_connection_does_not_come_behind_what_was_sent_after_it(server: NatsServer) -> None:
+    """INV-118."""
+    gate = Gate(urlsplit(server.url).port or 0)
+    connection = NatsConnection(await gate.open(), request_seconds=2)
+    stream = NatsStream(connection, "noetl_events")
+    await stream.open()
+    stream._publisher.atomic = False
+    put = [Message("acme", 17, 3, f"acme/{number}", b"x" * 400) for number in range(1500)]
+    gate.lose(60_000, after=100_000)
+    with pytest.raises(Unavailable):
+        await stream.publish(put)
+    await until_it_answers(stream, lambda: stream.publish(put))
+    direct = NatsConnection(server.url)
+    reading = NatsStream(direct, "noetl_events")
+    assert ids(await drain(await reading.subscribe("reader"), len(put), limit=1000)) == ids(put)
+    for each in (stream, reading):
+        await each.close()
+    for one in (connection, direct):
+        await one.close()
+    gate.close()
 
 
 async def test_messages_that_never_arrived_are_given_again_and_in_order(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -123,8 +123,8 @@ class StreamEvents:
         covered = [waiting.pop(position)[1] for position in sorted(waiting) if position <= upto]
         self._gap_since.pop(shard, None)
         self._room[shard].set()
-        if reader is not None and covered:
-            await reader.acknowledge(covered)
+        if reader is not None and (finished := _finished(covered, waiting)):
+            await reader.acknowledge(finished)
 
     def _overdue(self, shard: int) -> bool:
         now = asyncio.get_running_loop().time()
@@ -158,8 +158,18 @@ class StreamEvents:
                 continue
             at = (await self._checkpoints()).positions[shard]
             waiting |= {event.position: (event, one) for event, one in given if event.position > at}
-            known = [one for event, one in given if event.position <= at]
+            known = _finished([one for event, one in given if event.position <= at], waiting)
             if known:
                 await reader.acknowledge(known)
             self._grown.add(shard)
             self._news.set()
+
+
+def _finished(done: Sequence[Delivery], waiting: Mapping[int, tuple[Event, Delivery]]) -> list[Delivery]:
+    """Return what can be acknowledged, which covers all that came before: none of it may still wait to be projected.
+
+    A repetition can come behind events that wait, and so can one that was lost on the way and sent again. What is held back is
+    delivered again, and acknowledged once nothing before it waits.
+    """
+    first = min((one.sequence for _, one in waiting.values()), default=None)
+    return [one for one in done if first is None or one.sequence < first]

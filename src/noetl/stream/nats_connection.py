@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,6 +31,8 @@ class NatsConnection:
         self.request_seconds = request_seconds
         self.making = 0
         """Counts the connections made so far: what was asked of an earlier one may never be answered."""
+        self.breaks = 0
+        """Counts the connections lost so far, from when that is known: before another is made."""
         self._credentials_file = credentials_file
         self._client: Client | None = None
         self._connecting = asyncio.Lock()
@@ -136,6 +139,7 @@ class NatsConnection:
             ping_interval=_PING_SECONDS,
             error_cb=refusals.note,
             closed_cb=self._closed,
+            disconnected_cb=partial(self._broken, client),
             reconnected_cb=self._reconnected,
             user_credentials=None if self._credentials_file is None else str(self._credentials_file),
             # Subjects are made in `noetl.stream.subjects` and nowhere else.
@@ -144,6 +148,12 @@ class NatsConnection:
 
     async def _closed(self) -> None:
         self._changed.set()
+
+    async def _broken(self, client: Client) -> None:
+        self.breaks += 1
+        # The client would send what it still holds first over the next connection, and so ahead of what was lost on this one.
+        client._pending.clear()
+        client._pending_data_size = 0
 
     async def _reconnected(self) -> None:
         self.making += 1

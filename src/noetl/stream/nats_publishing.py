@@ -110,11 +110,14 @@ class Publisher:
         if self._answers is None or self._answers.client is not client:
             self._answers = Answers(client, self._connection.request_seconds)
             await self._answers.open()
-        answers = self._answers
+        answers, unbroken = self._answers, self._connection.breaks
         answers.expect(len(batch))
         for number, message in enumerate(batch):
             if answers.full:
                 await answers.room()
+            if self._connection.breaks != unbroken:
+                # Over a new connection it would stand before those that were on their way when the old one broke.
+                raise ConnectionResetError("the connection broke while messages were on their way")
             headers = {_MESSAGE_ID: message.message_id, **message.headers}
             reply = answers.subject(number)
             await client.publish(self._subject(message), message.body, reply=reply, headers=headers)

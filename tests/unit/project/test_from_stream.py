@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from noetl.errors import HistoryNotKept
@@ -134,3 +135,26 @@ async def test_a_shard_that_is_handed_over_is_gone_on_with_by_its_next_reader(fa
     async with far.projecting(100):
         await far.until(await far.ledger.head())
     assert await stored_rows(far.store, HOME) == await pure_rows(far.ledger, built_in_folds())
+
+
+async def test_nothing_that_waits_is_acknowledged_with_what_comes_behind_it(far: FarSide) -> None:
+    """INV-123: an acknowledgement covers all that came before, so a repetition must not take along what waits."""
+    events = await far.recorded(1)
+    shard = max(range(16), key=lambda one: sum(event.shard == one for event in events))
+    own = [event for event in events if event.shard == shard]
+    first, missing, *later = own
+    again = msgspec.structs.replace(message_of(first), message_id="once more")
+    await far.stream.publish([message_of(first)])
+    reached = [1 if one == shard else 0 for one in range(16)]
+    async with far.projecting():
+        await far.until(Mark(reached))
+        await far.stream.publish([*map(message_of, later), again])
+        async with asyncio.timeout(20):
+            while (await far.store.shard_states())[shard].failure is None:
+                await far.events.wait()
+    # Whoever reads on after a crash is given all that was not projected.
+    far.events = StreamEvents(far.stream, "far", far.store.checkpoints, redelivery_seconds=0.05, poll_seconds=0.01)
+    async with far.projecting(100):
+        await far.stream.publish([message_of(missing)])
+        await far.until(Mark([own[-1].position if one == shard else 0 for one in range(16)]))
+    assert len(later) > 1
