@@ -51,6 +51,8 @@ POINTS: dict[str, str] = {
     "noted.before_drop": "noted facts are in the ledger, their notes are still there",
     "noted.before_replace": "what is still needed of a file of notes is written anew, not under its name",
     "noted.after_drop": "notes of facts that are in the ledger are gone",
+    "lost.before_record": "facts are known to be lost, nobody but this node knows",
+    "lost.after_record": "facts are recorded as lost in the database, nobody was told",
     "materialize.before_write": "messages are delivered, nothing of them is in the ledger",
     "materialize.after_write": "messages are in the ledger, their checkpoint too, nobody was told",
     "materialize.before_acknowledge": "readers of the ledger are told, the stream does not know yet",

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.mirroring import mirror_events
+from tests.acceptance.processes import Begin, processes_in
 
 from noetl.testing.postgres import FreshDatabases
 
 Noetl = Callable[..., tuple[int, str, str]]
-Begin = Callable[..., "subprocess.Popen[str]"]
 
 pytestmark = pytest.mark.service
 
@@ -25,9 +25,7 @@ pytestmark = pytest.mark.service
 @pytest.fixture
 def streamed(noetl: Noetl, nats_url: str, stream_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Noetl:
     """The `noetl` command with a stream that is there; leases are short, so that the dead are soon known as such."""
-    monkeypatch.setenv("NOETL_EVENT_STORE__DISTRIBUTION_BACKEND", "nats-jetstream")
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__URL", nats_url)
-    monkeypatch.setenv("NOETL_EVENT_STORE__CONNECTION__STREAM_PREFIX", stream_prefix)
+    mirror_events(monkeypatch, nats_url, stream_prefix)
     monkeypatch.setenv("NOETL_PROJECTIONS__LEASE_SECONDS", "2")
     code, _, errors = noetl("stream", "rebuild", "--yes")
     assert code == 0, errors
@@ -37,22 +35,8 @@ def streamed(noetl: Noetl, nats_url: str, stream_prefix: str, monkeypatch: pytes
 @pytest.fixture
 def begin(streamed: Noetl, tmp_path: Path) -> Iterator[Begin]:
     """Starts projectors in processes of their own and waits until they have shards; none outlives the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begun(*arguments: str, **environ: str) -> subprocess.Popen[str]:
-        with (tmp_path / f"{len(started)}.log").open("w") as log:
-            command = [sys.executable, "-m", "noetl", "projector", *arguments]
-            process = subprocess.Popen(command, env=os.environ | environ, stdout=subprocess.PIPE, stderr=log, text=True)
-        started.append(process)
-        assert process.stdout is not None
-        assert "projecting as" in process.stdout.readline()
-        assert "shards: 0 1 " in process.stdout.readline(), (tmp_path / f"{len(started) - 1}.log").read_text()
-        return process
-
-    yield begun
-    for process in started:
-        process.kill()
-        process.communicate()
+    with processes_in(tmp_path) as processes:
+        yield partial(processes.begin_on_shards, "projecting as", "projector")
 
 
 def readers(noetl: Noetl) -> list[str]:
@@ -108,10 +92,10 @@ def test_a_projector_on_the_far_side_is_known_by_its_waiting_at_the_stream(
     far = begin(
         "--from-stream",
         NOETL_DATABASE_URL=fresh_databases.url(fresh_databases.take()),
-        NOETL_RUNTIME__CLUSTER_ID="far",
-        NOETL_SHARD_ID="far-0",
+        NOETL_RUNTIME__CLUSTER_ID="west",
+        NOETL_SHARD_ID="west-0",
     )
-    names = [f"projector-far-{shard}" for shard in range(16)]
+    names = [f"far-west-{shard}" for shard in range(16)]
     listed(streamed, *names)
     code, _, errors = streamed("stream", "forget", *names, "--yes")
     assert code == 1
@@ -148,3 +132,17 @@ def test_a_name_nobody_has_is_answered_with_those_there_are(
     assert "nothing was done" in errors
     assert readers(streamed) == [own]
     assert "is forgotten; it was 0 messages behind" in streamed("stream", "forget", own, "--yes")[1]
+
+
+def test_without_a_stream_nobody_is_asked_what_to_forget(
+    noetl: Noetl, nats_url: str, stream_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, shown, errors = noetl("stream", "forget", "projector-x")
+    assert (code, shown) == (2, "")
+    assert "event_store.distribution_backend is postgres: there are no durable readers to forget" in errors
+    assert "set it to nats-jetstream, and event_store.connection.url to the server" in errors
+    assert "Forget projector-x" not in errors
+    mirror_events(monkeypatch, nats_url, stream_prefix)
+    code, _, errors = noetl("stream", "forget", "projector-x", "--yes")
+    assert (code, f"there is no stream {stream_prefix}_events" in errors) == (1, True)
+    assert "`noetl relay` makes it" in errors

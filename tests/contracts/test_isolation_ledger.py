@@ -56,6 +56,7 @@ TABLES = (
     "view_row",
     "view_barrier",
     "pending_event",
+    "lost_fact",
     *KEYS,
 )
 OF_SHARDS = {

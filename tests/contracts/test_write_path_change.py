@@ -95,3 +95,18 @@ async def test_a_change_that_another_took_over_is_not_ended_by_its_first_holder(
         assert not await connection.fetchval("SELECT noetl.renew_change_v1($1, '1 minute')", first)
         assert await connection.fetchval("SELECT noetl.end_change_v1($1, 'stream')", first) == "draining"
         assert await connection.fetchval("SELECT noetl.end_change_v1($1, 'ledger')", second) == "ledger"
+
+
+async def test_who_follows_waits_for_a_change_and_ends_one_whose_holder_died(
+    database: Database, ledger: PostgresLedger
+) -> None:
+    """INV-136."""
+    await begin(database, "alive", "stream", 60)
+    with pytest.raises(Unavailable, match="is being changed for more than"):
+        await ledger.way.steady(0.1, WritePathChange(database, ledger.way).take_over)
+    async with database.transaction(None) as connection:
+        token = await connection.fetchval("SELECT lease_token FROM noetl.write_path")
+        await connection.execute("SELECT noetl.end_change_v1($1, 'stream')", token)
+    assert await ledger.way.steady(0.1) == "stream"
+    await begin(database, "dead", "ledger", 0)
+    assert await ledger.way.steady(30.0, WritePathChange(database, ledger.way).take_over) == "ledger"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-from noetl.api.endpoint import ANYONE, ONLY_WORKERS, Caller, Endpoint
+from noetl.api.endpoint import ANYONE, Caller, Endpoint
 from noetl.api.problems import Unauthenticated
 from noetl.credentials.secret import Secret
 from noetl.credentials.tokens import ApiTokens, TokenHolder, digest
@@ -17,20 +18,24 @@ from noetl.errors import Denied
 from noetl.model.stream import Scope
 
 KEEP_SECONDS = 1.0
-"""How long a token is taken for good after it was looked up; one that is revoked is refused after this at the latest."""
+"""How long it is taken for true what was looked up: that a token is good, and whether there are any. One that is revoked is
+refused after this at the latest, and one that is made is asked for."""
 
 _MOST = 1_000
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Admission:
-    """Looks tokens up; without required tokens, admits whoever reaches the server over the loopback."""
+    """Looks tokens up; where none is required, admits whoever shows none and reaches the server over the loopback.
+
+    `required` None asks for tokens as long as the organization has a live one, whenever it was made.
+    """
 
     def __init__(
         self,
         tokens: ApiTokens,
         *,
-        required: bool,
+        required: bool | None,
         default_scope: Scope,
         worker_secret: Secret | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -41,13 +46,17 @@ class Admission:
         self._worker_secret = worker_secret
         self._clock = clock
         self._kept: OrderedDict[bytes, tuple[float, TokenHolder]] = OrderedDict()
+        self._known = (float("-inf"), True)
+        """Until when it is known whether there are live tokens, and whether there are."""
+        self._looking: asyncio.Task[bool] | None = None
 
     async def caller(self, request: Request, endpoint: Endpoint) -> Caller:
         """Return who calls, after checking that they may call this route."""
         if endpoint.roles is None:
             return Caller(self._default_scope, frozenset(), "anyone")
         # What is of all tenants is not the local organization's to give away: it takes a token everywhere.
-        if not self._required and endpoint.roles & ANYONE and not _shows_token(request, endpoint):
+        # And whoever shows a token means to be its holder, and is nobody else if it is no good.
+        if endpoint.roles & ANYONE and "authorization" not in request.headers and not await self._asks_for_tokens():
             _refuse_other_sites(request)
             return Caller(self._default_scope, ANYONE, "local", shared=self._worker_secret)
         token = _token(request)
@@ -59,6 +68,23 @@ class Admission:
             )
         name = f"token/{holder.token_id}"
         return Caller(holder.scope, frozenset({holder.role}), name, holder.token_id, Secret(token))
+
+    async def _asks_for_tokens(self) -> bool:
+        if self._required is not None:
+            return self._required
+        until, live = self._known
+        if self._clock() < until:
+            return live
+        # One look serves all who ask meanwhile: they share its answer, and its failure if the database is away.
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+        return await asyncio.shield(self._looking)
+
+    async def _look(self) -> bool:
+        began = self._clock()
+        live = await self._tokens.any_live(self._default_scope)
+        self._known = (began + KEEP_SECONDS, live)
+        return live
 
     async def _holder(self, token: str) -> TokenHolder:
         # The token itself is not kept, not even in memory.
@@ -85,11 +111,6 @@ def _token(request: Request) -> str:
     return token
 
 
-def _shows_token(request: Request, endpoint: Endpoint) -> bool:
-    """Tell whether a worker wants its secrets sealed with its token, which must be a good one then."""
-    return endpoint.roles == ONLY_WORKERS and "authorization" in request.headers
-
-
 def _refuse_other_sites(request: Request) -> None:
     """Refuse what a web page of somebody else makes a browser on this machine send."""
     asked = urlsplit(f"//{request.headers.get('host', '')}").hostname
@@ -97,5 +118,5 @@ def _refuse_other_sites(request: Request) -> None:
     if asked not in _LOOPBACK or (origin is not None and urlsplit(origin).hostname not in _LOOPBACK):
         raise Denied(
             "without tokens this server answers only requests to its loopback address that no other site sends",
-            hint="make a token with `noetl credentials token create` and start the server with credentials",
+            hint="make a token with `noetl credentials token create` and send it",
         )

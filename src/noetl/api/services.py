@@ -94,11 +94,12 @@ class Services:
     mint: Callable[[], int]
     producer: str
     version: str
-    auth_required: bool
+    auth_required: bool | None
+    """Whether requests must carry a token; None where they must as long as the organization has a live one."""
     default_scope: Scope
     """Whose a request without a token is, where none is required."""
     worker_secret: Secret | None = None
-    """What workers without a token share with this server; None where tokens are required."""
+    """What workers without a token share with this server; None where tokens are always required."""
     pipelines: Pipelines | None = None
     """None where this server builds no datasets: there are no DAGs, datasets and tasks then."""
     lake: LakeFiles | None = None
@@ -116,6 +117,8 @@ class Services:
     """What records facts through the stream; None where they are appended to the ledger."""
     lost_facts: Callable[[], int] = lambda: 0
     """How many acknowledged facts the stream lost, as far as this server knows."""
+    no_stream: str | None = None
+    """Why this server cannot write while writes go through the stream; None where it can."""
     read_token_seconds: float = 10.0
     """How long a read waits for what its token stands for."""
     max_body_bytes: int = 16 * 1024 * 1024

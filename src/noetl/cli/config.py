@@ -34,16 +34,21 @@ def show(file: Path | None, origin: bool, as_json: bool) -> None:
 
     loaded = load(file)
     origins = {path: str(place) for path, place in loaded.origins.items()}
+    durability = loss_window(loaded.settings, loaded.settings.event_store.write_path)
     if as_json:
-        shown = {"settings": loaded.settings.model_dump(mode="json"), "origins": origins}
+        shown = {
+            "settings": loaded.settings.model_dump(mode="json"),
+            "origins": origins,
+            "durability": durability,
+        }
         click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
         return
     lines = list(_lines(loaded.settings, origins if origin else {}))
     width = max(len(line) for line, place in lines if place) if origin and origins else 0
     for line, place in lines:
         click.echo(f"{line:<{width}}  # {place}" if place else line)
-    if said := loss_window(loaded.settings):
-        click.echo(f"# {said}")
+    if durability is not None:
+        click.echo(f"# {durability}")
 
 
 @config.command()

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from noetl.cli.catalog import playbook_file, registered_sentence
-from noetl.cli.server import Serving, open_server, port_option, tell
+from noetl.cli.server import Serving, open_server, port_option
+from noetl.cli.telling import tell
 from noetl.errors import NoetlError
 
 if TYPE_CHECKING:

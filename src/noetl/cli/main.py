@@ -7,7 +7,6 @@ or the answer is no (also when the reader of our output went away), 2 the input 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -15,6 +14,7 @@ from importlib import import_module
 import click
 
 from noetl import __version__
+from noetl.cli.telling import let_go, occupy
 from noetl.errors import InputError, NoetlError, Unavailable
 
 COMMANDS = {
@@ -118,12 +118,14 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit with its code."""
+    occupy()
     try:
         code = run(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as it is where a process is started without one
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader went away, as `| head` does; what is left in the buffer must not fail again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        let_go(sys.stdout)
         code = EXIT_FAILED
     sys.exit(code)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.server import tell
+from noetl.cli.telling import tell
 
 if TYPE_CHECKING:
     from noetl.runtime.service import Stopping
@@ -62,6 +62,6 @@ async def _running(settings: Settings) -> AsyncIterator[None]:
             own = open_materializer(runtime, "materializer", writes, told=metrics.hold, count=counts.written)
             await stack.enter_async_context(own)
             changes = changes_of(runtime, "materializer", writes)
-            await stack.enter_async_context(watching(runtime.ledger.way, changes))
+            await stack.enter_async_context(watching(runtime, changes))
             tell("materializing")
         yield

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.server import tell
+from noetl.cli.telling import tell
 
 if TYPE_CHECKING:
     from noetl.runtime.service import Stopping

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from noetl.cli.telling import warn
 from noetl.cli.whoami import ROLE
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ async def opened(*, drive: bool = True) -> AsyncIterator[tuple[Runtime, Pipeline
 
     async with (
         open_runtime(load_settings()) as runtime,
-        open_write_path(runtime, ROLE),
+        open_write_path(runtime, ROLE, warn),
         open_pipelines(runtime, ROLE, drive=drive) as pipelines,
     ):
         yield runtime, pipelines

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 async def run_here(name: str, *, platform: bool, detach: bool) -> tuple[SlotRow, str | None]:
     """Run a schedule now; return its slot, and how what it started ended: None if it started nothing."""
     from noetl.cli.schedule import BY
+    from noetl.cli.telling import warn
     from noetl.runtime.config import load_settings
     from noetl.runtime.engine import open_engine, open_worker
     from noetl.runtime.pipelines import open_pipelines, open_task_worker
@@ -28,7 +29,7 @@ async def run_here(name: str, *, platform: bool, detach: bool) -> tuple[SlotRow,
 
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(open_runtime(load_settings()))
-        await stack.enter_async_context(open_write_path(runtime, BY))
+        await stack.enter_async_context(open_write_path(runtime, BY, warn))
         engine = await stack.enter_async_context(open_engine(runtime, BY))
         pipelines = await stack.enter_async_context(open_pipelines(runtime, BY, drive=not detach))
         jobs = platform_jobs(runtime, pipelines)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.server import tell
+from noetl.cli.telling import tell
 
 if TYPE_CHECKING:
     from noetl.runtime.service import Stopping
@@ -50,11 +50,13 @@ async def _running(settings: Settings) -> AsyncIterator[None]:
     from noetl.runtime.telemetry import Metrics
     from noetl.runtime.wiring import open_runtime
     from noetl.runtime.write_path_metrics import open_waiting
+    from noetl.runtime.write_path_watch import watching
 
     async with open_runtime(settings) as runtime:
         metrics = Metrics(__version__, database=runtime.database)
         counted = None if settings.runtime.metrics_port is None else metrics
         async with (
+            watching(runtime),
             open_waiting(runtime) as waiting,
             open_endpoint(settings, "scheduler", metrics, tell),
             open_engine(runtime, "scheduler", counted) as engine,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from noetl.cli.telling import tell
+
 if TYPE_CHECKING:
     from noetl.api.services import Services
     from noetl.catalog.playbooks import Catalog
@@ -58,11 +60,6 @@ def server(ctx: click.Context, host: str | None, port: int | None, slots: int) -
         return open_server(settings, stopping, host=host, port=port, slots=slots)
 
     ctx.exit(run_role(start, tell))
-
-
-def tell(sentence: str) -> None:
-    """Say something to the operator at once, also where output goes to a file."""
-    click.echo(sentence)
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,9 @@ async def open_server(
         metrics.watch_pool("readers", people.database.in_use)
         metrics.watch_waiting(await stack.enter_async_context(open_waiting(runtime)))
         ways = metrics.write_path
-        moving = open_write_path(runtime, "server", said, ways.acknowledged, metrics.relay, ways.lost)
+        moving = open_write_path(
+            runtime, "server", said, ways.acknowledged, metrics.relay, ways.lost, serves=True, beside=(people,)
+        )
         facts = await stack.enter_async_context(moving)
         engine = await stack.enter_async_context(open_engine(runtime, metrics=metrics))
         await stack.enter_async_context(open_server_projector(metrics.projected.counted(runtime)))
@@ -167,20 +166,15 @@ async def _ended(serving: asyncio.Task[None]) -> None:
     await asyncio.gather(serving, return_exceptions=True)
 
 
-async def _admission(people: Runtime, address: str) -> tuple[bool, bool]:
-    """Tell whether requests must carry tokens, and whether there are any to carry."""
-    from datetime import UTC, datetime
-
+async def _admission(people: Runtime, address: str) -> tuple[bool | None, bool]:
+    """Tell whether requests must carry tokens (None: while there are any), and whether an address for all may be opened."""
     from noetl.credentials.tokens import ApiTokens
     from noetl.runtime.listening import is_loopback
 
-    now = datetime.now(UTC)
-    known = await ApiTokens(people.database).list(people.scope)
-    # An operator's token opens nothing of the organization, so it does not close the organization to others either.
-    live = any(token.state(now) == "live" and token.role != "operator" for token in known)
     wanted = people.settings.server.require_tokens
-    required = (live or not is_loopback(address)) if wanted is None else wanted
-    return required, required and live
+    # Beyond the loopback the last token's end must not open the server to everybody.
+    required = True if wanted is None and not is_loopback(address) else wanted
+    return required, bool(required) and await ApiTokens(people.database).any_live(people.scope)
 
 
 def _services(
@@ -194,7 +188,7 @@ def _services(
     metrics: Metrics,
     facts: Facts | None,
     *,
-    auth_required: bool,
+    auth_required: bool | None,
 ) -> Services:
     from noetl import __version__
     from noetl.api.services import HookLimits, Services
@@ -206,6 +200,8 @@ def _services(
     from noetl.runtime.engine import producer_of
     from noetl.runtime.pipelines import lake_of
     from noetl.runtime.secrets import LocalSecrets
+    from noetl.runtime.streams import mirrors
+    from noetl.runtime.write_path_choice import lacking
 
     producer, kinds = producer_of(people, "server"), tuple(sorted(known_kinds()))
     credentials = _credentials(people)
@@ -227,6 +223,7 @@ def _services(
         tokens=ApiTokens(people.database),
         metrics=metrics,
         lost_facts=lambda: metrics.write_path.lost_facts,
+        no_stream=None if mirrors(people.settings) else lacking(people.settings),
         mint=people.ids.mint,
         producer=producer,
         version=__version__,

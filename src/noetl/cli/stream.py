@@ -105,6 +105,10 @@ def forget(readers: tuple[str, ...], yes: bool, as_json: bool) -> None:
       noetl stream forget projector-analytics-{0..15} --yes
       noetl stream forget projector-noetl-projector-3 --yes --json | jq '.[].lag_messages'
     """
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.readers import check_readers
+
+    check_readers(load_settings())
     if not yes:
         click.confirm(f"Forget {', '.join(readers)} and how far it came?", abort=True)
     gone = asyncio.run(_forget(readers))

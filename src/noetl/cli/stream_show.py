@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,9 +13,10 @@ from noetl.ledger.database import Database
 from noetl.ledger.shard_leases import holders
 from noetl.model.event import time_text
 from noetl.project.streamed import durable_of
-from noetl.runtime.streams import mirrors, open_stream
+from noetl.runtime.streams import mirrors, open_stream, stream_name
 from noetl.runtime.wiring import Runtime
-from noetl.stream.materialized import ShardWrites, shards_materialized
+from noetl.stream.decided import unpublished
+from noetl.stream.materialized import ShardWrites, shards_materialized, shards_untouched
 from noetl.stream.port import DurableLag, StreamState
 from noetl.stream.relay_status import Reader, ShardRelayed, readers_behind, shards_relayed
 
@@ -24,13 +26,19 @@ class WritesStatus(msgspec.Struct, frozen=True):
 
     name: str
     mode: str
-    state: StreamState
+    state: StreamState | None
+    """None where it is not there, or the settings name no server that could have it."""
     shards: list[ShardWrites]
 
     @property
     def waiting_messages(self) -> int:
         """How many messages are not in the ledger."""
         return sum(one.waiting_messages for one in self.shards)
+
+    @property
+    def unpublished_events(self) -> int:
+        """How many decided events wait in PostgreSQL and are not in the stream."""
+        return sum(one.unpublished_events for one in self.shards)
 
 
 class StreamStatus(msgspec.Struct, frozen=True):
@@ -42,7 +50,7 @@ class StreamStatus(msgspec.Struct, frozen=True):
     shards: list[ShardRelayed]
     readers: list[Reader]
     writes: WritesStatus | None = None
-    """None where no write was ever published."""
+    """None where no write was ever published or waits to be, and none would be."""
 
     @property
     def lag_events(self) -> int:
@@ -54,8 +62,15 @@ async def read(runtime: Runtime) -> StreamStatus:
     """Look at the stream of events that the settings name."""
     backend = runtime.settings.event_store.distribution_backend
     if backend == "none":
+        writes = await _writes(runtime)
+        waits = (
+            ""
+            if writes is None
+            else f"; the write path is {writes.mode}, and {writes.unpublished_events:,} decided events wait"
+        )
         raise ConfigError(
-            "there is no stream: event_store.distribution_backend is none", hint="set it to postgres or nats-jetstream"
+            f"there is no stream: event_store.distribution_backend is none{waits}",
+            hint="set it to postgres or nats-jetstream",
         )
     async with open_stream(runtime.settings, runtime.database, "events") as stream:
         try:
@@ -74,15 +89,30 @@ async def read(runtime: Runtime) -> StreamStatus:
 
 
 async def _writes(runtime: Runtime) -> WritesStatus | None:
-    if not mirrors(runtime.settings):
+    name, mode = stream_name(runtime.settings, "writes"), await runtime.ledger.way.look()
+    state, shards = await _published(runtime)
+    waiting = await unpublished(runtime.database, name, None if state is None else state.created)
+    if state is None and mode == "ledger" and not waiting:
         return None
-    async with open_stream(runtime.settings, runtime.database, "writes") as stream:
-        try:
-            state = await stream.state()
-        except NotFound:
-            return None
-        shards = await shards_materialized(runtime.database, stream, state)
-        return WritesStatus(stream.name, await runtime.ledger.way.look(), state, shards)
+    found = [
+        msgspec.structs.replace(
+            one, unpublished_events=waiting[one.shard].events, unpublished_since=waiting[one.shard].since
+        )
+        if one.shard in waiting
+        else one
+        for one in shards
+    ]
+    return WritesStatus(name, mode, state, found)
+
+
+async def _published(runtime: Runtime) -> tuple[StreamState | None, list[ShardWrites]]:
+    """Return the stream of writes, None if it is not there, and how far its shards are in the ledger."""
+    if mirrors(runtime.settings):
+        async with open_stream(runtime.settings, runtime.database, "writes") as stream:
+            with suppress(NotFound):
+                state = await stream.state()
+                return state, await shards_materialized(runtime.database, stream, state)
+    return None, await shards_untouched(runtime.database)
 
 
 async def _readers(database: Database, lags: list[DurableLag]) -> list[Reader]:
@@ -113,6 +143,7 @@ def _writes_facts(writes: WritesStatus) -> dict[str, Any]:
         "write_path": writes.mode,
         "state": msgspec.to_builtins(writes.state),
         "waiting_messages": writes.waiting_messages,
+        "unpublished_events": writes.unpublished_events,
         "shards": msgspec.to_builtins(writes.shards),
     }
 
@@ -121,25 +152,49 @@ def text(status: StreamStatus) -> str:
     """Return everything for a terminal."""
     columns = ("shard", "head", "relayed", "behind", "relay")
     table = rendered(columns, [_line(one) for one in status.shards])
-    return f"{table}\n{_readers_table(status.readers)}{_summary(status)}\n{_writes_text(status.writes)}"
+    return f"{table}\n{_readers_table(status.readers)}{_summary(status)}\n{_writes_text(status)}"
 
 
-def _writes_text(writes: WritesStatus | None) -> str:
+def _writes_text(status: StreamStatus) -> str:
     """Return the table of materializers while anything may wait for them, and a line about the stream of writes."""
+    writes = status.writes
     if writes is None:
         return ""
-    table, idle, waiting = "", "", writes.waiting_messages
-    if waiting or writes.mode != "ledger":
-        columns = ("shard", "written to", "waiting", "since", "materializer")
+    table, idle = "", ""
+    if writes.waiting_messages or writes.mode != "ledger" or writes.unpublished_events:
+        columns = ("shard", "written to", "waiting", "unpublished", "since", "materializer")
         table = "\n" + rendered(columns, [_writes_line(one) for one in writes.shards]) + "\n"
         if not any(one.holder for one in writes.shards):
             idle = "; no materializer runs, start one with `noetl materializer`"
-    return f"{table}{writes.name} holds {writes.state.messages:,} messages, {waiting:,} not in the ledger yet{idle}\n"
+    return f"{table}{_held(status.backend, writes)}{_unpublished(status, writes)}{idle}\n"
+
+
+def _held(backend: str, writes: WritesStatus) -> str:
+    if writes.state is not None:
+        return (
+            f"{writes.name} holds {writes.state.messages:,} messages, {writes.waiting_messages:,} not in the ledger yet"
+        )
+    if backend == "nats-jetstream":
+        return f"{writes.name} is not there yet"
+    return (
+        f"the write path is {writes.mode}, and the settings name no NATS server: set event_store.distribution_backend to "
+        "nats-jetstream and event_store.connection.url to the server"
+    )
+
+
+def _unpublished(status: StreamStatus, writes: WritesStatus) -> str:
+    if not writes.unpublished_events:
+        return ""
+    relayed = any(one.holder for one in status.shards)
+    idle = "" if relayed else "; no relay runs, start one with `noetl relay`"
+    return f"; {writes.unpublished_events:,} decided events wait to be published{idle}"
 
 
 def _writes_line(one: ShardWrites) -> tuple[str, ...]:
-    since = "-" if one.oldest_at is None else time_text(one.oldest_at)
-    return str(one.shard), f"{one.sequence:,}", f"{one.waiting_messages:,}", since, one.holder or "-"
+    waits = [at for at in (one.oldest_at, one.unpublished_since) if at is not None]
+    since = time_text(min(waits)) if waits else "-"
+    counts = (one.sequence, one.waiting_messages, one.unpublished_events)
+    return str(one.shard), *(f"{count:,}" for count in counts), since, one.holder or "-"
 
 
 def _readers_table(readers: list[Reader]) -> str:
@@ -155,7 +210,8 @@ def _line(one: ShardRelayed) -> tuple[str, ...]:
 
 def _summary(status: StreamStatus) -> str:
     if status.backend == "postgres":
-        return f"{status.name} is the ledger itself: it needs no relay."
+        needless = ": it needs no relay" if status.writes is None else ""
+        return f"{status.name} is the ledger itself{needless}."
     if status.state is None:
         return f"{status.name} is not there yet: `noetl relay` makes it."
     relays = {one.holder for one in status.shards if one.holder is not None}

@@ -13,8 +13,8 @@ import msgspec
 from noetl.cli.tables import rendered
 
 if TYPE_CHECKING:
+    from noetl.runtime.losses import Losses
     from noetl.stream.divergence import Divergence, Verdict
-    from noetl.stream.loss import Unwritten
 
 EXIT_UNPROVEN: Final = 4
 _WAIT_SECONDS: Final = 10.0
@@ -59,9 +59,10 @@ def lost(forget: bool, as_json: bool) -> None:
 
     Every server notes beside itself what was acknowledged. A stream that lost its disk, or its last messages, is thereby
     known by exactly the facts that are gone; decided changes are never among them, they wait in PostgreSQL and are
-    published again. Facts that are in the stream alone are counted, too: a process with a connection to it writes them
-    into the ledger. With --forget the loss is acknowledged: the list is printed once more, servers count it no longer, and
-    the exit code is 0.
+    published again. The notes of this node are looked at anew; what servers of other nodes found is in the database, and
+    listed as well. Facts that are in the stream alone are counted, too: a process with a connection to it writes them into
+    the ledger. With --forget the loss is acknowledged for all nodes: the list is printed once more, servers count it no
+    longer, and the exit code is 0.
 
     \b
     Examples:
@@ -69,33 +70,50 @@ def lost(forget: bool, as_json: bool) -> None:
       noetl stream lost --json
       noetl stream lost --forget --json > lost.json
     """
-    found = asyncio.run(_unwritten(forget=forget))
+    found = asyncio.run(_losses(forget=forget))
     if as_json:
-        told = {"lost": [one.told() for one in found.lost], "in_stream": [one.told() for one in found.in_stream]}
-        click.echo(json.dumps(told, indent=2))
+        click.echo(json.dumps(_lost_facts(found), indent=2))
     else:
         _show(found)
         if forget and found.lost:
             click.echo("From now on nobody tells of them.")
-    if found.lost and not forget:
+    if (found.lost and not forget) or found.unlooked:
         raise SystemExit(1)
 
 
-def _show(found: Unwritten) -> None:
+def _lost_facts(found: Losses) -> dict[str, Any]:
+    return {
+        "lost": [one.told() for one in found.lost],
+        "in_stream": [one.told() for one in found.in_stream],
+        "noted": found.noted,
+        "acknowledged": found.acknowledged,
+        "unlooked": found.unlooked,
+    }
+
+
+def _show(found: Losses) -> None:
     if found.lost:
         columns = ("event", "execution", "tenant", "organization", "shard", "sequence", "read token")
         lines = [tuple(str(one.told()[name]) for name in
                        ("event_id", "execution_id", "tenant_id", "organization_id", "shard", "sequence", "read_token"))
                  for one in found.lost]  # fmt: skip
-        click.echo(rendered(columns, lines))
+        click.echo(rendered(columns, lines, whole=True))
         click.echo(f"{len(found.lost):,} acknowledged facts are gone.")
     if found.in_stream:
         click.echo(
             f"{len(found.in_stream):,} acknowledged facts are in the stream and not in the ledger yet; "
             "a process with a connection to NATS writes them."
         )
-    if not found.lost and not found.in_stream:
-        click.echo("Every acknowledged fact is in the ledger.")
+    if found.unlooked:
+        click.echo(
+            f"{found.unlooked:,} facts noted on this node are not in the ledger, and the settings name no NATS server to look "
+            "for them: set event_store.distribution_backend to nats-jetstream and event_store.connection.url."
+        )
+    if not found.lost and not found.in_stream and not found.unlooked:
+        told = "no node has recorded a loss"
+        if found.acknowledged:
+            told = f"{found.acknowledged:,} facts were acknowledged as lost, and no node has recorded another loss"
+        click.echo(f"Every fact noted on this node ({found.noted:,}) is in the ledger; {told}.")
 
 
 def _told(found: Sequence[Divergence], answer: Verdict) -> dict[str, Any]:
@@ -143,12 +161,15 @@ async def _divergence(*, anew: bool) -> list[Divergence]:
         return await report(runtime.database, 0.0 if anew else _WAIT_SECONDS)
 
 
-async def _unwritten(*, forget: bool) -> Unwritten:
+async def _losses(*, forget: bool) -> Losses:
     from noetl.runtime.config import load_settings
-    from noetl.runtime.losses import forget_lost, unwritten_facts
-    from noetl.runtime.streams import open_stream
+    from noetl.runtime.losses import known_losses
+    from noetl.runtime.streams import mirrors, open_stream
     from noetl.runtime.wiring import open_runtime
 
     settings = load_settings()
-    async with open_runtime(settings) as runtime, open_stream(settings, runtime.database, "writes") as writes:
-        return await (forget_lost if forget else unwritten_facts)(runtime, writes)
+    async with open_runtime(settings) as runtime:
+        if not mirrors(settings):
+            return await known_losses(runtime, None, forget=forget)
+        async with open_stream(settings, runtime.database, "writes") as writes:
+            return await known_losses(runtime, writes, forget=forget)

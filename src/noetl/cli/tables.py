@@ -8,8 +8,11 @@ LAST_WIDTH = 30
 """The last column is broken where the terminal is too narrow, but not below this."""
 
 
-def rendered(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return the rows under their column names; lines may be longer than the terminal, only the last column is broken."""
+def rendered(columns: Sequence[str], rows: Iterable[Sequence[str]], *, whole: bool = False) -> str:
+    """Return the rows under their column names; lines may be longer than the terminal, only the last column is broken.
+
+    `whole` breaks not even that one where nobody looks at a terminal: what a program reads, or a person copies, stays whole.
+    """
     from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
@@ -26,7 +29,8 @@ def rendered(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         table.add_row(*map(Text, row))
     # Rich decides by the real terminal about colours and width, so it only renders here and click prints.
     console = Console()
-    needed = sum(widths[:-1]) + min(widths[-1], LAST_WIDTH) + 2 * len(columns)
+    last_width = widths[-1] if whole and not console.is_terminal else min(widths[-1], LAST_WIDTH)
+    needed = sum(widths[:-1]) + last_width + 2 * len(columns)
     console = Console(width=max(console.width, needed))
     with console.capture() as captured:
         console.print(table)

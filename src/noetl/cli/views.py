@@ -6,11 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl.cli.telling import tell
 from noetl.cli.whoami import BY, ROLE
 from noetl.errors import InputError, NotFound
 
@@ -199,7 +201,7 @@ def run(ctx: click.Context, names: tuple[str, ...], once: bool, as_json: bool) -
             finally:
                 await keeping.stop()
 
-    ctx.exit(run_role(start, lambda said: click.echo(said, err=True)))
+    ctx.exit(run_role(start, partial(tell, err=True)))
 
 
 @views.command()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.server import tell, worker_here
+from noetl.cli.server import worker_here
+from noetl.cli.telling import tell
 
 if TYPE_CHECKING:
     from noetl.credentials.secret import Secret
@@ -62,12 +63,14 @@ async def _local(settings: Settings, slots: int) -> AsyncIterator[None]:
     from noetl.runtime.wiring import open_runtime
     from noetl.runtime.worker_metrics import WorkerMetrics
     from noetl.runtime.write_path_metrics import open_waiting
+    from noetl.runtime.write_path_watch import watching
 
     async with open_runtime(settings) as runtime:
         metrics = Metrics(__version__, database=runtime.database)
         counted = None if settings.runtime.metrics_port is None else metrics
         working = WorkerMetrics(metrics.registry, slots)
         async with (
+            watching(runtime),
             open_waiting(runtime) as waiting,
             open_endpoint(settings, "worker", metrics, tell),
             open_engine(runtime, "worker", counted) as engine,

@@ -108,6 +108,18 @@ class ApiTokens:
         await self._note_use(scope, row["token_id"])
         return TokenHolder(scope=scope, role=row["role"], token_id=row["token_id"])
 
+    async def any_live(self, scope: Scope) -> bool:
+        """Tell whether anybody holds a token that is good for the organization now; an operator's opens nothing of it."""
+        async with self._database.transaction(scope) as connection:
+            found = await connection.fetchval(
+                "SELECT EXISTS (SELECT FROM noetl.api_token WHERE tenant_id = $1 AND organization_id = $2"
+                " AND role <> 'operator' AND revoked_at IS NULL"
+                " AND (expires_at IS NULL OR expires_at > clock_timestamp()))",
+                scope.tenant_id,
+                scope.organization_id,
+            )
+        return bool(found)
+
     async def list(self, scope: Scope) -> Sequence[TokenInfo]:
         """Return all tokens of the organization, revoked ones too, the oldest first."""
         async with self._database.transaction(scope) as connection:

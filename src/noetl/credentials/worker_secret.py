@@ -24,7 +24,7 @@ def make_worker_secret(directory: Path) -> Secret:
     except OSError as problem:
         raise ConfigError(
             f"the secret that workers of this machine share cannot be kept in {path}: {problem.strerror}",
-            hint="make the directory writable, or give the server tokens (`noetl credentials token create`)",
+            hint="make the directory writable, or let the server ask for tokens always (`server.require_tokens: true`)",
         ) from None
 
 

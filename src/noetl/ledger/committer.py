@@ -138,6 +138,7 @@ class Committer:
 
     async def _call(self, group: Sequence[Request], values: list[Any]) -> list[Any]:
         for wait in (*_RETRY_WAITS, None):
+            await self._way.check()
             try:
                 kept = await self._database.kept()
                 reach("append.before_begin")

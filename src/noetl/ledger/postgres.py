@@ -108,6 +108,7 @@ class PostgresLedger:
         """Open a transaction for changing inline rows and recording that change as events, both or neither."""
         # A transaction that goes the wrong way cannot go on, so the way is found out before it begins.
         await self.way.known()
+        await self.way.check()
         reach("append.before_begin")
         touched: set[int] = set()
         async with self._database.transaction(scope) as connection:
@@ -251,6 +252,7 @@ class Decision:
             raise await self._refusal(item, problem) from problem
         except WayChangedError as problem:
             await self._way.look()
+            await self._way.check()
             raise Unavailable("the write path was changed meanwhile; try again") from problem
         except AGAIN as problem:
             raise Unavailable(f"PostgreSQL asks to try this decision again: {problem}") from problem

@@ -5,14 +5,21 @@ A process takes no setting's word for it: whoever finds that the way was changed
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import ClassVar, Final, Literal
 
 import asyncpg
 
+from noetl.errors import LeaseLost, Unavailable
 from noetl.ledger.batch import APPEND_SQL, PENDING_SQL
 from noetl.ledger.database import Database
 
 Mode = Literal["ledger", "stream"]
+
+_LOOK_SECONDS: Final = 0.05
 
 
 class WayChangedError(asyncpg.PostgresError):
@@ -28,6 +35,8 @@ class WritePath:
         self._database = database
         self._looked = False
         self.mode: str = "ledger"
+        self.refusal: Callable[[], Unavailable] | None = None
+        """What to say to those who write through the stream, in a process that should bring it there and cannot."""
 
     @property
     def sql(self) -> str:
@@ -49,3 +58,23 @@ class WritePath:
     async def known(self) -> str:
         """Return the way, asking the database if nobody has yet."""
         return self.mode if self._looked else await self.look()
+
+    async def steady(self, seconds: float, meanwhile: Callable[[], Awaitable[object]] | None = None) -> str:
+        """Return the way once nobody changes it; after the time, raise `Unavailable`. `meanwhile` is done at each look."""
+        deadline = time.monotonic() + seconds
+        while await self.look() == "draining":
+            if meanwhile is not None:
+                with suppress(LeaseLost):
+                    await meanwhile()
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"the write path is being changed for more than {seconds:g} s",
+                    hint="`noetl stream status` shows what it waits for",
+                )
+            await asyncio.sleep(_LOOK_SECONDS)
+        return self.mode
+
+    async def check(self) -> None:
+        """Refuse a write that would wait for ever; whether the way still is the stream is asked anew each time."""
+        if self.refusal is not None and self.waits and await self.look() == "stream":
+            raise self.refusal()

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
+from blake3 import blake3
+
 from noetl.errors import NoetlError
 from noetl.model.mark import Mark
 from noetl.project.waking import Listen, Listener
@@ -21,15 +23,38 @@ from noetl.stream.port import Delivery, EventStream, Subscription
 log = logging.getLogger("noetl.projector")
 
 AT_ONCE: Final = 1_000
+_LONGEST: Final = 125
+"""Letters of a name that leave room for a shard's number: streams take 128."""
 AGAIN_SECONDS: Final = 5.0
 """How long a stream that failed is left alone."""
 
 Checkpoints = Callable[[], Awaitable[Mark]]
 
 
-def durable_of(name: str) -> str:
-    """Return the name of a projector's durable reader."""
-    return "projector-" + re.sub(r"[^A-Za-z0-9_-]", "_", name)
+def durable_of(name: str, store: str | None = None) -> str:
+    """Return the name of a projector's durable reader, or of the one it has for a store beside the default one.
+
+    No two have the same, and a projector that is started again has the one it had. Letters, digits and dashes stand for
+    themselves, anything else for its bytes: `a.b` is `projector-a_2eb`.
+    """
+    return _bounded(f"projector-{_escaped(name)}" + ("" if store is None else f"__{_escaped(store)}"))
+
+
+def far_durables_of(cluster: str) -> str:
+    """Return the name of a far side's durable readers, of which each has its shard's number after a dash."""
+    return _bounded(f"far-{_escaped(cluster)}")
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9-]", lambda found: "".join(f"_{byte:02x}" for byte in found[0].encode()), name)
+
+
+def _bounded(durable: str) -> str:
+    """Shorten a name that a stream would refuse; what takes the place of its end is told from a whole one by its length."""
+    if len(durable) < _LONGEST:
+        return durable
+    digest = blake3(durable.encode()).hexdigest(length=16)
+    return f"{durable[: _LONGEST - len(digest)]}{digest}"
 
 
 class StreamWaking:

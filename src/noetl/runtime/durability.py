@@ -13,8 +13,8 @@ SYNCED = (
 )
 
 
-def loss_window(settings: Settings) -> str | None:
-    """Say what may be lost, where anything may."""
-    if settings.event_store.write_path != "stream":
+def loss_window(settings: Settings, way: str) -> str | None:
+    """Say what may be lost in a write path, where anything may."""
+    if way != "stream":
         return None
     return SYNCED if settings.event_store.connection.sync_interval_always else LOSS_WINDOW

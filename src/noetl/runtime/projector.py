@@ -22,7 +22,7 @@ from noetl.project.garbage import seldom_searched
 from noetl.project.holding import LeasedShards
 from noetl.project.projector import Projector
 from noetl.project.stores import DEFAULT, StoreLine
-from noetl.project.streamed import durable_of
+from noetl.project.streamed import far_durables_of
 from noetl.project.troubles import Troubles
 from noetl.runtime.checkpoints import open_checkpointer
 from noetl.runtime.projector_lines import RENEWALS, following, line_leases, projecting_line, projector_name
@@ -83,7 +83,7 @@ async def open_far_projector(runtime: Runtime, told: Told = _nobody) -> AsyncIte
     leases = line_leases(runtime, line)
     store = line.store.held_by(LeasedShards(leases))
     async with open_stream(settings, runtime.database, "events") as stream:
-        events = StreamEvents(stream, durable_of(settings.runtime.cluster_id), store.checkpoints)
+        events = StreamEvents(stream, far_durables_of(settings.runtime.cluster_id), store.checkpoints)
         projector = Projector(
             events, store, line.folds, runtime.upcasters, listen=events.listen, shards=(), on_batch=events.projected
         )

@@ -110,7 +110,7 @@ async def _once_there(projector: Projector, leases: ShardLeases, changed: Told) 
 
 def line_durable(projector: str, line: StoreLine) -> str:
     """Return the durable reader by which the stream wakes a projector for a store."""
-    return durable_of(projector if line.name == DEFAULT else f"{projector}-{line.name}")
+    return durable_of(projector, None if line.name == DEFAULT else line.name)
 
 
 @asynccontextmanager

@@ -7,14 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from noetl.errors import Conflict, NoetlError, NotFound
+from noetl.errors import ConfigError, Conflict, NoetlError, NotFound
 from noetl.ledger.shard_leases import holders, living
 from noetl.project.stores import DEFAULT
 from noetl.runtime.projector_lines import line_durable
-from noetl.runtime.streams import open_stream
+from noetl.runtime.settings import Settings
+from noetl.runtime.streams import mirrors, open_stream
 from noetl.runtime.wiring import Runtime
 from noetl.stream.port import EventStream
 from noetl.stream.relay_status import Reader, readers_behind
+
+
+def check_readers(settings: Settings) -> None:
+    """Refuse settings without a stream that has durable readers."""
+    if not mirrors(settings):
+        raise ConfigError(
+            f"event_store.distribution_backend is {settings.event_store.distribution_backend}: there are no durable readers "
+            "to forget",
+            hint="set it to nats-jetstream, and event_store.connection.url to the server",
+        )
 
 
 async def forget_readers(runtime: Runtime, names: Sequence[str]) -> list[Reader]:

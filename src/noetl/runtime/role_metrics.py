@@ -18,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from noetl import __version__
 from noetl.errors import NoetlError
 from noetl.model.shard import SHARD_COUNT
-from noetl.project.streamed import durable_of
+from noetl.project.streamed import durable_of, far_durables_of
 from noetl.runtime.fabric_metrics import FabricMetrics
 from noetl.runtime.projection_store_metrics import StoreMetrics
 from noetl.runtime.projector import projector_name
@@ -148,7 +148,7 @@ async def open_projector_metrics(
     """Tell what a projector does for the time of the block; gives the runtime whose projections are counted."""
     metrics, settings = RoleMetrics("projector"), runtime.settings
     counts = ProjectedCounts(metrics.registry)
-    own, far = durable_of(projector_name(settings)), durable_of(settings.runtime.cluster_id)
+    own, far = durable_of(projector_name(settings)), far_durables_of(settings.runtime.cluster_id)
     async with AsyncExitStack() as stack:
         if not from_stream:
             # On the far side of a stream there is no ledger that could be ahead.

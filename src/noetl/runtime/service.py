@@ -150,15 +150,16 @@ async def serve_until_stopped(start: Role, *, tell: Callable[[str], None]) -> bo
 
     def on_signal(received: signal.Signals) -> None:
         nonlocal cut, whole
+        # What is wanted is done before it is told: whoever listened may be gone.
         if stands and not stopping.asked:
-            tell(f"{received.name}: finishing what is under way; once more stops at once")
             stopping.ask()
+            tell(f"{received.name}: finishing what is under way; once more stops at once")
             return
         whole = whole or stopping.idle
-        tell(f"{received.name}: stopping at once")
         if not cut:
             cut = True
             insist()
+        tell(f"{received.name}: stopping at once")
 
     def insist() -> None:
         # A part may take the first cancellation for the order to drain.

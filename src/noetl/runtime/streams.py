@@ -38,8 +38,9 @@ async def open_stream(
     if not mirrors(settings):
         if name == "writes":
             raise ConfigError(
-                "writes would go through a stream of NATS, and the settings name no such server",
-                hint="set event_store.distribution_backend to nats-jetstream, with its connection.url, or start `noetl dev --nats`",
+                "the stream of writes is in NATS, and the settings name no such server",
+                hint="set event_store.distribution_backend to nats-jetstream and event_store.connection.url to the server, or "
+                "start `noetl dev --nats`",
             )
         yield PostgresStream(database)
         return

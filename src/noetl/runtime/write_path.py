@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 
@@ -23,6 +23,7 @@ from noetl.runtime.losses import journal_directory, tell_noted, telling_losses
 from noetl.runtime.relay import relaying, shard_leases
 from noetl.runtime.streams import mirrors, open_stream
 from noetl.runtime.wiring import Runtime
+from noetl.runtime.write_path_choice import Way, applied_way, check_followed, refusal_of
 from noetl.runtime.write_path_watch import watching
 from noetl.stream.divergence import divergence
 from noetl.stream.draining import drained, trimmed
@@ -44,6 +45,8 @@ _DRAIN_SECONDS = 10.0
 _SETTLE_SECONDS = OVERDUE_SECONDS + 15.0
 """Decided events that a stream lost are published again after a while, and a change of the write path waits for them."""
 _TRIM_SECONDS = 600.0
+_CHANGE_SECONDS = 60.0
+"""How long a change by another process is waited for."""
 
 
 @asynccontextmanager
@@ -53,18 +56,23 @@ async def open_write_path(
     said: Callable[[str], None] = _log.warning,
     observe: Callable[[float], None] = lambda seconds: None,
     meter: RelayMeter | None = None,
-    lost: Count = lambda facts: None,
+    lost: Count | None = None,
+    *,
+    serves: bool = False,
+    beside: Sequence[Runtime] = (),
 ) -> AsyncIterator[Facts | None]:
-    """Let events take the way that the settings want, with what it needs running in this process, for the block.
+    """Let events take the way that this process wants, or the one it finds, with what that needs running, for the block.
 
-    Gives what records facts through the stream, where that is the way. `lost` gets how many facts a stream lost.
+    A process that `serves` applies its setting, any other one only a setting that was given. Gives what records facts
+    through the stream, where that is the way. `lost` gets how many facts a stream lost; other runtimes of this process
+    are `beside`.
     """
-    settings, wanted = runtime.settings, runtime.settings.event_store.write_path
-    now = await runtime.ledger.way.look()
-    if now == "ledger" and not mirrors(settings):
-        await tell_noted(runtime)
-        yield None
+    settings, way = runtime.settings, runtime.ledger.way
+    if not mirrors(settings):
+        async with _without_stream(runtime, lost, beside):
+            yield None
         return
+    wanted, now = applied_way(settings, serves=serves), await way.look()
     async with AsyncExitStack() as stack:
         writes = await stack.enter_async_context(open_stream(settings, runtime.database, "writes"))
         materializes = wanted == "stream" or now != "ledger"
@@ -79,24 +87,49 @@ async def open_write_path(
         events = await stack.enter_async_context(open_stream(settings, runtime.database, "events"))
         await stack.enter_async_context(relaying(runtime, events, meter=meter, writes=writes))
         changes = changes_of(runtime, role, writes, materializes=materializes)
-        if wanted != "stream":
-            await changes.to("ledger")
-            await stack.enter_async_context(telling_losses(runtime, writes, lost))
-            await stack.enter_async_context(watching(runtime.ledger.way, changes))
+        mode = await _taken(runtime, changes, wanted, said)
+        await stack.enter_async_context(telling_losses(runtime, writes, lost or (lambda facts: None)))
+        await stack.enter_async_context(watching(runtime, changes))
+        if mode != "stream":
             yield None
             if wanted == "shadow":
                 await _compared(runtime)
             return
-        said(loss_window(settings) or "")
-        await changes.to("stream")
-        await stack.enter_async_context(telling_losses(runtime, writes, lost))
         journal = Journal(journal_directory(settings))
         stack.callback(journal.close)
-        facts = Facts(writes, runtime.ledger.way, journal, observe)
+        facts = Facts(writes, way, journal, observe)
         stack.push_async_callback(facts.close)
-        await stack.enter_async_context(watching(runtime.ledger.way, changes))
         yield facts
         await _drained(runtime, writes)
+
+
+@asynccontextmanager
+async def _without_stream(runtime: Runtime, lost: Count | None, beside: Sequence[Runtime]) -> AsyncIterator[None]:
+    """Write to the ledger itself for the time of the block; while the way is another one, writes are refused."""
+    if await runtime.ledger.way.steady(_CHANGE_SECONDS) == "stream":
+        check_followed(runtime.settings)
+    for one in (runtime, *beside):
+        one.ledger.way.refusal = refusal_of(runtime.settings)
+    await tell_noted(runtime)
+    # Nobody needs to look for what other nodes recorded where nobody asks.
+    async with watching(runtime), nullcontext() if lost is None else telling_losses(runtime, None, lost):
+        yield
+
+
+async def _taken(runtime: Runtime, changes: WritePathChange, wanted: Way | None, said: Callable[[str], None]) -> str:
+    """Give the database the way that is wanted, or find out which one it has, and say what everybody should know of it."""
+    way = runtime.ledger.way
+    if wanted is None:
+        if await way.steady(_CHANGE_SECONDS, changes.take_over) == "stream":
+            check_followed(runtime.settings)
+    else:
+        was = way.mode
+        await changes.to("stream" if wanted == "stream" else "ledger")
+        if was != way.mode:
+            said(f"the write path is now {way.mode} (was {was}), for every process of this database")
+    if window := loss_window(runtime.settings, way.mode):
+        said(window)
+    return way.mode
 
 
 def changes_of(runtime: Runtime, role: str, writes: EventStream, *, materializes: bool = True) -> WritePathChange:

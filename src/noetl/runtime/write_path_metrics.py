@@ -53,7 +53,7 @@ class WritePathMetrics(MaterializerLag):
         )  # fmt: skip
 
         self._lost = Gauge(
-            "stream_lost_facts", "Facts that the stream acknowledged and lost before they were in the ledger, of this node.",
+            "stream_lost_facts", "Facts that the stream acknowledged and lost before they were in the ledger, as all nodes recorded.",
             registry=registry,
         )  # fmt: skip
         self.lost_facts = 0

@@ -1,4 +1,4 @@
-"""Watches the write path for a process: it learns of changes by others, and ends one whose process died."""
+"""Watches the write path for a process: it learns of changes by others and tells them, and ends one whose process died."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from noetl.errors import NoetlError
-from noetl.ledger.write_path import WritePath
 from noetl.ledger.write_path_change import WritePathChange
+from noetl.runtime.durability import loss_window
+from noetl.runtime.wiring import Runtime
+from noetl.stream.ended import ended
 
 _log = logging.getLogger(__name__)
 
@@ -18,31 +20,53 @@ WATCH_SECONDS: Final = 1.0
 
 
 @asynccontextmanager
-async def watching(way: WritePath, changes: WritePathChange) -> AsyncIterator[None]:
-    """Look once a second for the time of the block, also where nothing is appended."""
-    task = asyncio.get_running_loop().create_task(_watch(way, changes), name="noetl-write-path")
+async def watching(runtime: Runtime, changes: WritePathChange | None = None) -> AsyncIterator[None]:
+    """Look once a second for the time of the block, also where nothing is appended; without `changes`, end none."""
+    watch = _Watch(runtime, changes, await runtime.ledger.way.known())
+    task = asyncio.get_running_loop().create_task(watch.go_on(), name="noetl-write-path")
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await ended(task)
 
 
-async def _watch(way: WritePath, changes: WritePathChange) -> None:
-    while True:
-        await asyncio.sleep(WATCH_SECONDS)
+class _Watch:
+    def __init__(self, runtime: Runtime, changes: WritePathChange | None, mode: str) -> None:
+        self._settings = runtime.settings
+        self._way = runtime.ledger.way
+        self._changes = changes
+        self._was = mode
+
+    async def go_on(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            try:
+                mode = await self._way.look()
+                if mode == "draining":
+                    await self._take_over()
+                elif mode != self._was:
+                    self._tell(mode)
+                    self._was = mode
+            except NoetlError:
+                _log.debug("the write path could not be looked at", exc_info=True)
+
+    async def _take_over(self) -> None:
+        if self._changes is None:
+            return
         try:
-            if await way.look() == "draining":
-                await _take_over(changes)
-        except NoetlError:
-            _log.debug("the write path could not be looked at", exc_info=True)
+            led_to = await self._changes.take_over()
+        except NoetlError as problem:
+            _log.warning("a change of the write path, left by a process that died, was put back: %s", problem.message)
+        else:
+            if led_to is not None:
+                _log.warning("a change of the write path to %s, left by a process that died, was ended here", led_to)
 
-
-async def _take_over(changes: WritePathChange) -> None:
-    try:
-        ended = await changes.take_over()
-    except NoetlError as problem:
-        _log.warning("a change of the write path, left by a process that died, was put back: %s", problem.message)
-    else:
-        if ended is not None:
-            _log.warning("a change of the write path to %s, left by a process that died, was ended here", ended)
+    def _tell(self, mode: str) -> None:
+        window = loss_window(self._settings, mode)
+        _log.warning(
+            "the write path is now %s (was %s); this process is set to %s%s",
+            mode, self._was, self._settings.event_store.write_path, f"; {window}" if window else "",
+        )  # fmt: skip
+        if mode == "stream" and self._way.refusal is not None:
+            refusal = self._way.refusal()
+            _log.error("%s; it refuses to write until that changes: %s", refusal.message, refusal.hint)

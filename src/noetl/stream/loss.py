@@ -29,6 +29,8 @@ class Unwritten(msgspec.Struct, frozen=True):
 
     lost: list[Noted]
     in_stream: list[Noted]
+    noted: int = 0
+    """How many facts were looked for, where all that a node has noted were."""
 
 
 async def unwritten_of(

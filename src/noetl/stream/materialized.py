@@ -33,6 +33,9 @@ class ShardWrites(msgspec.Struct, frozen=True):
     oldest_at: datetime | None
     """When the first message that waits came to the stream."""
     holder: str | None
+    unpublished_events: int = 0
+    """Decided events that wait in PostgreSQL and are not in the stream, where somebody looked for them."""
+    unpublished_since: datetime | None = None
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -44,13 +47,19 @@ class Waiting(msgspec.Struct, frozen=True):
     """Whether the stream did not answer."""
 
 
+async def shards_untouched(database: Database) -> list[ShardWrites]:
+    """Return the shards of a stream of writes that is not there or cannot be asked."""
+    held = await _materializers(database)
+    return [ShardWrites(shard, 0, 0, None, held.get(shard)) for shard in range(SHARD_COUNT)]
+
+
 async def shards_materialized(database: Database, stream: EventStream, state: StreamState) -> list[ShardWrites]:
     """Return how far each shard is materialized."""
     async with database.transaction(None, "projector") as connection:
         rows = await connection.fetch(_REACHED, stream.name, state.created)
     reached: dict[int, int] = {row["shard"]: row["sequence"] for row in rows}
     lags = {one.shard: one.messages for one in await stream.lags() if one.durable == f"materializer-{one.shard}"}
-    held = {one.shard: one.holder for one in await holders(database) if one.role == "materializer"}
+    held = await _materializers(database)
     lines = []
     for shard in range(SHARD_COUNT):
         sequence, behind, oldest = reached.get(shard, 0), lags.get(shard), None
@@ -60,6 +69,10 @@ async def shards_materialized(database: Database, stream: EventStream, state: St
             behind = 0 if oldest is None else max(behind or 0, 1)
         lines.append(ShardWrites(shard, sequence, behind, oldest, held.get(shard)))
     return lines
+
+
+async def _materializers(database: Database) -> dict[int, str]:
+    return {one.shard: one.holder for one in await holders(database) if one.role == "materializer"}
 
 
 class WaitingWrites:

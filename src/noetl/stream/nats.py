@@ -90,7 +90,7 @@ class NatsStream:
                 return _state(await jetstream.stream_info(self.name))
             except NotFoundError:
                 raise NotFound(
-                    f"there is no stream {self.name} on NATS at {self.connection.place}", hint="opening it makes it"
+                    f"there is no stream {self.name} on NATS at {self.connection.place}", hint="`noetl relay` makes it"
                 ) from None
 
     async def ids_at(self, places: Sequence[Place]) -> dict[Place, str]:

@@ -35,6 +35,8 @@ class _File(msgspec.Struct):
     lost: list[Noted] = msgspec.field(default_factory=list)
     settled: bool = False
     """Whether it has no lines but those of lost facts."""
+    noted: int = 0
+    """How many facts it noted when it was read from its start, but for those whose loss is known."""
 
 
 class NoteFollowing:
@@ -76,7 +78,7 @@ class NoteFollowing:
         waiting: list[Noted] = []
         if self._directory.exists():
             await self._look_at_all(waiting.extend)
-        return Unwritten(self._lost(), waiting)
+        return Unwritten(self._lost(), waiting, sum(file.noted for file in self._files.values()))
 
     async def forget(self, lost: Sequence[Noted]) -> None:
         """Let nobody tell of these losses any more."""
@@ -117,6 +119,8 @@ class NoteFollowing:
             # Another process took the settled lines out.
             known = self._files[path] = _File(lines.inode)
             lines, doubtful = await asyncio.to_thread(read_lines, path, 0), lambda _: True
+        if not known.upto:
+            known.noted = sum(one.message_id not in self._forgotten for one in lines.noted)
         await self._look_again(known)
         lost = {one.message_id for one in known.lost}
         found = await unwritten_of(

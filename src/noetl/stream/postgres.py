@@ -110,7 +110,10 @@ class PostgresStream:
             row = await connection.fetchrow(_STATE, self.name)
         assert row is not None
         if row["made"] is None:
-            raise NotFound(f"the stream {self.name} was never opened in this database", hint="opening it makes it")
+            raise NotFound(
+                f"the stream {self.name} was never opened in this database",
+                hint="its first reader makes it; `noetl relay` makes one on NATS",
+            )
         messages = row["messages"]
         first = 1 if messages else messages + 1
         return StreamState(self.name, f"ledger-{row['made']}", first, messages, messages, 0)

@@ -1,4 +1,7 @@
-"""The patient workload runs while its projectors are killed, paused, added and removed: exact totals, and replay holds."""
+"""The patient workload runs while its projectors are killed, paused, added and removed: exact totals, and replay holds.
+
+Events are mirrored to NATS by a relay, and durable readers of that stream wake the projectors and tell how far they are.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,19 +18,23 @@ import asyncpg
 import pytest
 from examples.pft.records import expected
 from tests.faults.engine.ground import SCOPED
+from tests.faults.killable import Killable
 from tests.faults.projectors.patients import PortionedApi, open_patient_server, saved_records, serving
 from tests.faults.projectors.processes import LEASE_SECONDS, PATIENCE, ProjectorProcess
 from tests.faults.projectors.test_projectors_change import all_shards, covered, shared
 
+from noetl.ledger.shard_leases import holders
 from noetl.model.shard import SHARD_COUNT
 from noetl.project.folds.registry import built_in_folds
-from noetl.runtime.settings import Settings
-from noetl.runtime.wiring import open_runtime
+from noetl.project.streamed import durable_of
+from noetl.runtime.config import load_settings
+from noetl.runtime.streams import open_stream
+from noetl.runtime.wiring import Runtime, open_runtime
 from noetl.testing.projecting import pure_rows, stored_rows
 
 pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.slow]
 
-PATIENTS = 100
+PATIENTS = 60
 PORTIONS = 6
 BESIDE = 16
 """Small runs that are started with each portion, so that there is work in other shards, too."""
@@ -47,19 +54,39 @@ def holder_of(shard: int, among: list[ProjectorProcess]) -> ProjectorProcess:
     return next(each for each in among if shard in each.shards)
 
 
+@pytest.fixture
+def environ(owner_url: str, nats_url: str, stream_prefix: str, tmp_path: Path) -> dict[str, str]:
+    """The settings of all processes: one home, and a stream of the test's own."""
+    return {
+        "NOETL_DATABASE_URL": owner_url,
+        "NOETL_HOME": str(tmp_path / "home"),
+        "NOETL_EVENT_STORE__DISTRIBUTION_BACKEND": "nats-jetstream",
+        "NOETL_EVENT_STORE__CONNECTION__URL": nats_url,
+        "NOETL_EVENT_STORE__CONNECTION__STREAM_PREFIX": stream_prefix,
+    }
+
+
+@pytest.fixture
+def relay(environ: dict[str, str], tmp_path: Path) -> Iterator[Killable]:
+    """A relay in a process of its own, which shares the shards with that of the server."""
+    process = Killable(
+        "-m", "noetl", "relay", log=tmp_path / "relay.log", environ=environ, patience=PATIENCE, cwd=tmp_path
+    )
+    yield process
+    process.close()
+
+
 async def test_the_patients_are_projected_whatever_becomes_of_the_projectors(
-    owner_url: str, tmp_path: Path, begin: Begin, moves: Moves
+    owner_url: str, environ: dict[str, str], relay: Killable, tmp_path: Path, begin: Begin, moves: Moves
 ) -> None:
-    totals, api, home = expected(1, PATIENTS, "s3"), PortionedApi(), tmp_path / "home"
-    environ = {"NOETL_DATABASE_URL": owner_url, "NOETL_HOME": str(home)}
-    living = [begin(f"noetl-projector-{number}", NOETL_HOME=str(home)) for number in range(4)]
-    await shared(living, 4)
-    settings = Settings.model_validate({"runtime": {"home": str(home)}, "database": {"url": owner_url}})
+    totals, api, settings = expected(1, PATIENTS, "s3"), PortionedApi(), load_settings(environ=environ)
+    living = [begin(f"noetl-projector-{number}", **environ) for number in range(4)]
     async with (
         open_runtime(settings) as runtime,
         serving(api) as api_url,
         open_patient_server(tmp_path, environ) as server,
     ):
+        await shared(living, 4)
         execution_id = await server.start(
             "examples/pft/pft_s3", api_url=api_url, pg={"dsn": owner_url}, num_facilities=1,
             patients_per_facility=PATIENTS, frame_rows=10, max_in_flight=3, row_concurrency=2,
@@ -88,13 +115,15 @@ async def test_the_patients_are_projected_whatever_becomes_of_the_projectors(
         await portion()
         await shared([each for each in living if each is not silent], 8)
         silent.process.send_signal(signal.SIGCONT)
-        living.append(begin("noetl-projector-4", NOETL_HOME=str(home)))
+        living.append(begin("noetl-projector-4", **environ))
         await portion()
         await shared(living, 4)
         leaving = holder_of(shard, living)
         leaving.process.send_signal(signal.SIGTERM)
         living.remove(leaving)
-        living.append(begin(killed.name, NOETL_HOME=str(home)))
+        living.append(begin(killed.name, **environ))
+        while len({runtime.scope.stream(f"execution/{one}").shard for one in beside}) < SHARD_COUNT:
+            beside.append(await server.start("demo/beside"))
         await portion()
         assert await asyncio.to_thread(leaving.process.wait, PATIENCE) == 0, leaving.said()
         await api.allow(10 * totals.requests)
@@ -105,6 +134,9 @@ async def test_the_patients_are_projected_whatever_becomes_of_the_projectors(
         await covered(runtime.projections, await runtime.ledger.head(), living)
         await shared(living, 4)
         assert all_shards(living) == list(range(SHARD_COUNT))
+        relays = {one.holder for one in await holders(runtime.database) if one.role == "relay"}
+        assert any(name.endswith(f"/{relay.pid}") for name in relays), relays
+        await heard(runtime, living)
     async with open_runtime(settings) as runtime:
         head = await runtime.ledger.head()
         await covered(runtime.projections, head, living)
@@ -119,6 +151,21 @@ async def test_the_patients_are_projected_whatever_becomes_of_the_projectors(
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+async def heard(runtime: Runtime, living: list[ProjectorProcess]) -> None:
+    """Wait until the stream has every event, and each projector's durable reader has acknowledged all of its shards."""
+    behind: list[int | None] = []
+    try:
+        async with open_stream(runtime.settings, runtime.database, "events") as stream, asyncio.timeout(PATIENCE):
+            while True:
+                lags = {(one.durable, one.shard): one.messages for one in await stream.lags()}
+                behind = [lags.get((durable_of(each.name), shard)) for each in living for shard in each.shards]
+                events = sum((await runtime.ledger.head()).positions)
+                if behind == [0] * SHARD_COUNT and (await stream.state()).messages == events:
+                    return
+    except TimeoutError:
+        pytest.fail(f"the readers of the shards are behind by {behind}")
 
 
 async def longest_wait(url: str) -> float:

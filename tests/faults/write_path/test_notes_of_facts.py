@@ -59,7 +59,10 @@ async def test_notes_stay_few_however_many_facts_a_process_publishes(
     assert (found.lost, found.in_stream, files_in(directory)) == ([], [], [])
 
 
-@pytest.mark.parametrize("point", ["noted.before_drop", "noted.before_replace", "noted.after_drop"])
+@pytest.mark.parametrize(
+    "point",
+    ["noted.before_drop", "noted.before_replace", "noted.after_drop", "lost.before_record", "lost.after_record"],
+)
 async def test_whoever_is_killed_while_it_lets_notes_go_keeps_those_of_lost_facts(
     owner_url: str, tmp_path: Path, nats_url: str, stream_prefix: str, point: str
 ) -> None:
@@ -85,3 +88,6 @@ async def test_whoever_is_killed_while_it_lets_notes_go_keeps_those_of_lost_fact
     code, told = await asyncio.to_thread(run, settings, "stream", "lost", "--json")
     assert (code, {int(one["event_id"]) for one in json.loads(told)["lost"]}) == (1, lost.keys())
     assert noted(settings) == lost.keys()
+    elsewhere = settings_of(owner_url, tmp_path / "elsewhere", nats_url, stream_prefix)
+    code, told = await asyncio.to_thread(run, elsewhere, "stream", "lost", "--json")
+    assert (code, {int(one["event_id"]) for one in json.loads(told)["lost"]}) == (1, lost.keys())

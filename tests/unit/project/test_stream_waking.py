@@ -6,14 +6,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from noetl.errors import Unavailable
 from noetl.ledger.memory import MemoryLedger
 from noetl.model.mark import Mark
-from noetl.project.streamed import StreamListener, StreamWaking, durable_of
+from noetl.model.shard import SHARD_COUNT
+from noetl.project.streamed import StreamListener, StreamWaking, durable_of, far_durables_of
 from noetl.stream.encoding import message_of
 from noetl.stream.memory import MemoryStream
 from noetl.stream.port import EventStream, StreamState
+from noetl.stream.subjects import checked_durable
 from noetl.testing.projecting import HOME, a_run, record
 
 
@@ -94,7 +98,43 @@ async def test_a_stream_that_is_away_leaves_the_waking_to_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "durable"), [("noetl-projector-0", "projector-noetl-projector-0"), ("a.b:c", "projector-a_b_c")]
+    ("name", "durable"),
+    [
+        ("noetl-projector-0", "projector-noetl-projector-0"),
+        ("a.b:c", "projector-a_2eb_3ac"),
+        ("a_b", "projector-a_5fb"),
+        ("größe", "projector-gr_c3_b6_c3_9fe"),
+    ],
 )
 def test_a_projector_has_one_durable_name(name: str, durable: str) -> None:
     assert durable_of(name) == durable
+
+
+NAMES = st.text("ab.:_-2e5f", min_size=1, max_size=128)
+OWNERS = st.one_of(
+    st.tuples(st.just("projector"), NAMES, st.none() | NAMES),
+    st.tuples(st.just("far"), NAMES, st.integers(0, SHARD_COUNT - 1)),
+)
+
+
+def reader_of(owner: tuple[str, str, str | int | None]) -> str:
+    """Return the durable of a projector's store, or of a far side's shard."""
+    role, name, part = owner
+    if role == "far":
+        return f"{far_durables_of(name)}-{part}"
+    assert not isinstance(part, int)
+    return durable_of(name, part)
+
+
+@example({("projector", "x.y", None), ("projector", "x_y", None), ("projector", "x:y", None)})
+@example({("projector", "p-x", None), ("projector", "p", "x"), ("projector", "p_x", None)})
+@example({("projector", "west-3", None), ("far", "west", 3), ("projector", "far-west-3", None)})
+@example({("projector", "n" * 127 + "a", None), ("projector", "n" * 127 + "b", None), ("far", "." * 128, 15)})
+@given(st.sets(OWNERS, min_size=2))
+def test_no_two_share_a_durable_and_every_stream_takes_its_name(
+    owners: set[tuple[str, str, str | int | None]],
+) -> None:
+    """INV-146."""
+    durables = {reader_of(owner) for owner in owners}
+    assert len(durables) == len(owners)
+    assert all(checked_durable(durable) for durable in durables)

@@ -23,7 +23,9 @@ class Health(View, frozen=True, kw_only=True):
     write_path: str | None = None
     """How events reach the ledger: `ledger`, `stream`, or `draining` while that is being changed and writes wait."""
     lost_facts: int | None = None
-    """How many facts the stream acknowledged and lost, of this server's node; `noetl stream lost` lists them."""
+    """How many facts the stream acknowledged and lost, as all nodes recorded; `noetl stream lost` lists them."""
+    reason: str | None = None
+    """What keeps the server from working though the database answers."""
 
 
 @routes.get("/health", None)
@@ -34,7 +36,7 @@ async def get_liveness(call: Call) -> Health:
 
 @routes.get("/api/health", None)
 async def get_health(call: Call) -> Answer | Health:
-    """Tell whether the database can be reached, which schema it has and how events are written; 503 when it cannot."""
+    """Tell whether the server can write: database, schema and the way of events; 503 when it cannot."""
     version = call.services.version
     try:
         async with call.services.database.transaction(None) as connection:
@@ -42,10 +44,17 @@ async def get_health(call: Call) -> Answer | Health:
             way = str(await connection.fetchval("SELECT mode FROM noetl.write_path"))
     except NoetlError as problem:
         return Answer(Health(status="unavailable", version=version, database=problem.code), 503, {"Retry-After": "1"})
-    lost = call.services.lost_facts()
-    return Health(
-        status="ok", version=version, database="ok", schema_revision=revision, write_path=way, lost_facts=lost
+    reason = call.services.no_stream if way == "stream" else None
+    health = Health(
+        status="ok" if reason is None else "unavailable",
+        version=version,
+        database="ok",
+        schema_revision=revision,
+        write_path=way,
+        lost_facts=call.services.lost_facts(),
+        reason=reason,
     )
+    return health if reason is None else Answer(health, 503, {"Retry-After": "1"})
 
 
 class ConnectionPool(View, frozen=True, kw_only=True):
