@@ -7,6 +7,7 @@
     │  ├─ FoldFailed        a user's fold cannot take an event
     │  ├─ PlaybookInvalid   a playbook with problems, all of them at once
     │  ├─ TemplateFailed    a template that cannot be rendered
+    │  ├─ ChildTooDeep      executions start each other deeper than they may
     │  └─ LocatorInvalid    text that is no noetl:// locator
     ├─ Conflict             somebody else was first                            (superseded)
     │  ├─ VersionConflict   the stream is not at the expected version
@@ -86,6 +87,12 @@ class TemplateFailed(InputError):
     """A template cannot be rendered: its error names the playbook's field."""
 
     code = "template_failed"
+
+
+class ChildTooDeep(InputError):
+    """Executions start each other deeper than `runtime.scheduler.max_child_depth` allows."""
+
+    code = "child_too_deep"
 
 
 class LocatorInvalid(InputError):

@@ -65,6 +65,20 @@ def test_show_json_holds_settings_and_origins(run: Run) -> None:
     assert shown["settings"]["database"]["url"] == "postgresql://u:***@h/x"
     assert shown["settings"]["payload_store"]["threshold_bytes"] == 65536
     assert shown["origins"] == {"database.url": "NOETL_DATABASE_URL"}
+    assert shown["durability"] is None, "an event in PostgreSQL is durable, and nothing needs to be said"
+
+
+@pytest.mark.parametrize("synced", ["false", "true"])
+def test_show_says_what_may_be_lost_to_people_and_programs(synced: str, run: Run) -> None:
+    given = {
+        "NOETL_EVENT_STORE__WRITE_PATH": "stream",
+        "NOETL_EVENT_STORE__DISTRIBUTION_BACKEND": "nats-jetstream",
+        "NOETL_EVENT_STORE__CONNECTION__URL": "nats://nats:4222",
+        "NOETL_EVENT_STORE__CONNECTION__SYNC_INTERVAL_ALWAYS": synced,
+    }
+    said = json.loads(run("show", "--json", **given).output)["durability"]
+    assert ("synced to disk as the operator says" if synced == "true" else "can lose up to two minutes") in said
+    assert run("show", **given).output.endswith(f"\n# {said}\n")
 
 
 def test_show_leaves_an_invalid_configuration_to_the_error_printer(run: Run) -> None:

@@ -199,6 +199,18 @@ def test_a_dry_run_shows_the_workload_and_runs_nothing(noetl: Noetl) -> None:
     assert noetl("executions", "list", "--json")[1] == "[]\n"
 
 
+def test_a_dry_run_renders_the_workload_and_says_what_cannot_be(noetl: Noetl, tmp_path: Path) -> None:
+    workload = "{file: 'f_{{ execution_id }}_{{ workload.x }}', x: 1}"
+    made = playbook("made", workload, "  - {step: a, tool: {kind: noop}}\n")
+    (tmp_path / "made.yaml").write_text(made)
+    shown = json.loads(noetl("run", "made.yaml", "--dry-run", "--json", "--set", "x={{ y }}")[1])["workload"]
+    assert shown == {"file": "f_<execution_id>_{{ y }}", "x": "{{ y }}"}
+    (tmp_path / "made.yaml").write_text(made.replace("workload.x", "workload.nobody"))
+    code, output, errors = noetl("run", "made.yaml", "--dry-run")
+    assert (code, output) == (2, "")
+    assert "field workload.file: 'workload.nobody' is undefined" in errors
+
+
 def test_a_playbook_of_the_catalog_calls_another_and_uses_its_result(noetl: Noetl) -> None:
     noetl("catalog", "register", "hello.yaml", "parent.yaml")
     facts = json.loads(noetl("run", "demo/parent@1", "--json")[1])

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
+import time
 import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -18,9 +16,9 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
+from tests.acceptance.processes import Begin, line, processes_in
 
 Noetl = Callable[..., tuple[int, str, str]]
-Begin = Callable[..., "subprocess.Popen[str]"]
 
 pytestmark = pytest.mark.service
 
@@ -44,29 +42,9 @@ workflow:
 @pytest.fixture
 def begin(noetl: Noetl, tmp_path: Path) -> Iterator[Begin]:
     """Starts roles in processes of their own; none outlives the test."""
-    started: list[subprocess.Popen[str]] = []
     (tmp_path / "hello.yaml").write_text(HELLO)
-
-    def begun(*arguments: str, **environ: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "noetl", *arguments]
-        log = (tmp_path / f"{len(started)}.log").open("w")
-        with log:
-            process = subprocess.Popen(
-                command, cwd=tmp_path, env=dict(os.environ) | environ, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        started.append(process)
-        return process
-
-    yield begun
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    """Return the next line a process prints."""
-    assert process.stdout is not None
-    return process.stdout.readline().rstrip("\n")
+    with processes_in(tmp_path) as processes:
+        yield processes.begin
 
 
 def call(url: str, body: Any = None, token: str | None = None) -> Any:
@@ -223,6 +201,49 @@ def test_with_a_token_a_server_admits_only_those_who_carry_one(noetl: Noetl, beg
     assert line(worker) == f"working with 16 slots for {url}"
     started = call(f"{url}/api/execute", {"path": "demo/hello"}, made["writer"])
     assert ended(noetl, started["execution_id"])["status"] == "COMPLETED"
+
+
+def status_of(url: str, body: Any = None, token: str | None = None) -> int:
+    """Return the status a call is answered with."""
+    try:
+        call(url, body, token)
+    except HTTPError as problem:
+        problem.close()
+        return problem.code
+    return 200
+
+
+def until(status: int, url: str, token: str | None = None) -> None:
+    """Ask until the answer has a status; the server learns within a second what other processes do to tokens."""
+    begun = time.monotonic()
+    while status_of(url, token=token) != status:
+        assert time.monotonic() - begun < 30, f"{url} is never answered with {status}"
+
+
+@pytest.mark.parametrize("arguments", [["server"], ["dev", "hello.yaml"]], ids=lambda arguments: arguments[0])
+def test_tokens_made_while_it_runs_are_asked_for_until_the_last_is_revoked(
+    arguments: list[str], noetl: Noetl, begin: Begin
+) -> None:
+    """INV-46."""
+    url = line(begin(*arguments, "--port", "0")).removeprefix("listening on ")
+    noetl("catalog", "register", "hello.yaml")
+    listing, execute, hello = f"{url}/api/executions", f"{url}/api/execute", {"path": "demo/hello"}
+    assert status_of(listing) == 200
+    assert status_of(listing, token="bogus") == 401, "also before there is any token"
+    made = {
+        role: json.loads(noetl("credentials", "token", "create", "--name", role, "--role", role, "--json")[1])
+        for role in ("reader", "writer", "worker")
+    }
+    until(401, listing)
+    tokens = {role: token["token"] for role, token in made.items()}
+    assert status_of(execute, hello) == status_of(execute, hello, "bogus") == 401
+    assert status_of(execute, hello, tokens["reader"]) == status_of(execute, hello, tokens["worker"]) == 403
+    assert status_of(execute, hello, tokens["writer"]) == status_of(listing, token=tokens["reader"]) == 200
+    for token in made.values():
+        assert status_of(listing) == 401
+        noetl("credentials", "token", "revoke", token["token_id"])
+    until(200, listing)
+    until(401, listing, tokens["reader"])
 
 
 @pytest.mark.parametrize(

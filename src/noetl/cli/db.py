@@ -141,12 +141,13 @@ def status(as_json: bool) -> None:
 def url(role: str, tcp: bool) -> None:
     """Print a connection URL for psql and other tools.
 
-    An external database has the URLs of the settings alone: the runtime's, and the owner's if it is given. With --tcp
-    the embedded server starts if need be, to let the role in by its password.
+    The embedded server answers only while it runs, and nothing but `noetl` starts it: run `noetl db start` first, which keeps it
+    running until `noetl db stop`. With --tcp it is started for a moment, to let the role in by its password. An external
+    database has the URLs of the settings alone: the runtime's, and the owner's if it is given.
 
     \b
     Examples:
-      psql "$(noetl db url --role owner)"
+      noetl db start && psql "$(noetl db url --role owner)"
       noetl db url --tcp
     """
     from noetl.runtime.embedded import EmbeddedServer

@@ -10,21 +10,23 @@ if TYPE_CHECKING:
     from noetl.model.stream import Scope
     from noetl.runtime.wiring import Runtime
 
-# The newest execution by id; ids below the bound are the organizations' own and name no run.
-_LAST = """
-SELECT execution_id FROM noetl.stream WHERE execution_id >= $1 AND version > 0 ORDER BY execution_id DESC LIMIT 1
-"""
+# The newest execution by id that no other one started; ids below the bound are the organizations' own and name no run.
 # Deploys, emissions and commits of the event lake are executions as well, but have no commands.
-_LAST_WITH_COMMANDS = """
-SELECT s.execution_id FROM noetl.stream AS s WHERE s.execution_id >= $1 AND s.version > 0 AND EXISTS (
-    SELECT FROM noetl.event AS e WHERE e.execution_id = s.execution_id AND e.event_type = 'command.issued'
-) ORDER BY s.execution_id DESC LIMIT 1
+_LAST = """
+SELECT s.execution_id FROM noetl.stream AS s WHERE s.execution_id >= $1 AND s.version > 0
+AND NOT EXISTS (
+    SELECT FROM noetl.event AS e WHERE e.execution_id = s.execution_id AND e.event_type = 'execution.requested'
+    AND e.parent_execution_id IS NOT NULL)
+AND (NOT $2::boolean OR EXISTS (
+    SELECT FROM noetl.event AS e WHERE e.execution_id = s.execution_id AND e.event_type = 'command.issued'))
+ORDER BY s.execution_id DESC LIMIT 1
 """
 
 
 async def find_execution(runtime: Runtime, text: str, *, with_commands: bool = False) -> tuple[Scope, int]:
     """Read an execution's id, its locator, or `last`; whether it exists is seen when it is read, except for `last`.
 
+    `last` is the newest execution that was asked for, not one that it started in turn.
     `with_commands` has `last` mean the newest run of a playbook, whatever DAGs did since.
     """
     from noetl.model.ids import ROOT_ID_LIMIT, parse_id
@@ -33,7 +35,7 @@ async def find_execution(runtime: Runtime, text: str, *, with_commands: bool = F
 
     if text == "last":
         async with runtime.database.transaction(runtime.scope) as connection:
-            found = await connection.fetchval(_LAST_WITH_COMMANDS if with_commands else _LAST, ROOT_ID_LIMIT)
+            found = await connection.fetchval(_LAST, ROOT_ID_LIMIT, with_commands)
         if found is None:
             raise NotFound(f"there is no execution in {runtime.scope.tenant_id}/{runtime.scope.organization_id} yet")
         return runtime.scope, int(found)

@@ -18,13 +18,12 @@ from noetl.cli.run_workload import given_payload, payload_option, set_option
 if TYPE_CHECKING:
     from noetl.cli.executions_show import Shown
     from noetl.cli.run_display import Display
-    from noetl.dispatch.engine import Engine
     from noetl.dispatch.grants import CommandGrant
-    from noetl.model.stream import Scope
-    from noetl.plan.state import State
     from noetl.runtime.run import RunResult
     from noetl.runtime.wiring import Runtime
 
+_SHOWN = 20
+"""Executions that are named one by one when many are cancelled; --json names all."""
 _STATUSES = ("PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -114,9 +113,10 @@ def show(execution: str, as_json: bool) -> None:
 @_JSON
 @click.pass_context
 def cancel(ctx: click.Context, execution: str, reason: str, no_cascade: bool, as_json: bool) -> None:
-    """Cancel an execution and what it started; exit 1 if it had ended already.
+    """Cancel an execution and what it started; exit 1 if all of that had ended already.
 
-    Workers stop what they do for it at their next heartbeat. No server is needed.
+    Of an execution that has ended itself, what it started and still runs is cancelled. Workers stop what they do for it at
+    their next heartbeat. No server is needed.
 
     \b
     Examples:
@@ -124,16 +124,23 @@ def cancel(ctx: click.Context, execution: str, reason: str, no_cascade: bool, as
       noetl executions cancel 604876797720658689 --no-cascade
     """
     asked, cancelled, status = asyncio.run(_cancel(execution, reason, cascade=not no_cascade))
-    done = asked in cancelled
     if as_json:
         facts = {"execution_id": str(asked), "status": status, "cancelled": [str(one) for one in cancelled]}
         click.echo(json.dumps(facts, indent=2))
     else:
-        for one in cancelled:
-            click.echo(f"execution {one} is cancelled")
-        if not done:
-            click.echo(f"execution {asked} has ended already: {status}", err=True)
-    ctx.exit(0 if done else 1)
+        _tell_cancelled(asked, cancelled, status)
+    ctx.exit(0 if cancelled else 1)
+
+
+def _tell_cancelled(asked: int, cancelled: list[int], status: str) -> None:
+    for one in cancelled[:_SHOWN]:
+        click.echo(f"execution {one} is cancelled")
+    if len(cancelled) > _SHOWN:
+        click.echo(f"and {len(cancelled) - _SHOWN} more")
+    if asked not in cancelled:
+        ended = f"execution {asked} has ended already: {status}"
+        ran = f"{len(cancelled)} {'execution' if len(cancelled) == 1 else 'executions'} below it still ran"
+        click.echo(f"{ended}; {ran}, and stopped now" if cancelled else ended, err=True)
 
 
 @executions.command()
@@ -220,7 +227,7 @@ async def _rerun(
     from noetl.cli.executions_show import result_of
     from noetl.runtime.config import load_settings
     from noetl.runtime.engine import open_engine, open_worker
-    from noetl.runtime.run import RUN_SLOTS, RunResult
+    from noetl.runtime.run import RUN_SLOTS, RunResult, cancelled_if_interrupted
     from noetl.runtime.wiring import open_runtime
 
     def on_rows(grant: CommandGrant, done: int, failed: int) -> None:
@@ -235,9 +242,11 @@ async def _rerun(
                 began = time.monotonic()
                 state = await engine.rerun(scope, execution_id, from_step=from_step, payload=given, requested_by="cli")
                 display.started(runtime, engine, state)
-                state = await _to_the_end(engine, scope, state)
+                async with cancelled_if_interrupted(engine, scope, state.execution_id):
+                    state = await engine.finished(scope, state.execution_id)
                 seconds = time.monotonic() - began
-            await engine.children.close()
+            async with cancelled_if_interrupted(engine, scope, state.execution_id):
+                await engine.children.settled()
             await _caught_up(runtime)
         entry = await engine.catalog.by_id(scope, state.catalog_id)
         return RunResult(
@@ -253,12 +262,3 @@ async def _rerun(
             claims=worker.claims,
             frames=engine.frames.minted,
         )
-
-
-async def _to_the_end(engine: Engine, scope: Scope, state: State) -> State:
-    try:
-        return await engine.finished(scope, state.execution_id)
-    except asyncio.CancelledError:
-        # What was begun is ended in the ledger, too, before the process goes.
-        await engine.cancel(scope, state.execution_id, reason="interrupted", by="cli")
-        raise

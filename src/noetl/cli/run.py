@@ -120,12 +120,13 @@ def _file(reference: str) -> PlaybookFile | None:
 def _dry_run(reference: str, file: PlaybookFile | None, given: dict[str, Any], *, as_json: bool) -> None:
     import json
 
-    from noetl.dispatch.merging import merged
+    from noetl.plan.workload import Workload
 
     if file is None:
         raise InputError(f"{reference} is no file", hint="what the catalog has was checked when it was registered")
     warnings = [*file.warnings, *unknown_fields(file.playbook.workload, given)]
-    workload = merged(file.playbook.workload, given)
+    # Nothing is started, so there is no id to render defaults with.
+    workload = Workload(file.playbook).in_force(given, execution_id="<execution_id>", catalog_id="<catalog_id>")
     if as_json:
         shown = {"path": file.playbook.path, "workload": workload, "warnings": warnings}
         click.echo(json.dumps(shown, indent=2, ensure_ascii=False))

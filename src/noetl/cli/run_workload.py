@@ -21,7 +21,7 @@ payload_option = click.option(
 
 def given_payload(payload: str | None, sets: Sequence[str]) -> dict[str, Any]:
     """Return what --payload and --set say together; a later word counts over an earlier one."""
-    from noetl.dispatch.merging import merged
+    from noetl.plan.workload import merged
 
     given = {} if payload is None else _payload(payload)
     for one in sets:

@@ -12,38 +12,58 @@ import orjson
 from blake3 import blake3
 
 from noetl.catalog.playbooks import Catalog
+from noetl.dispatch.child_ends import failure_of, result_of
 from noetl.dispatch.executions import Executions
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant
-from noetl.dispatch.merging import merged
+from noetl.dispatch.orphans import Orphans
 from noetl.dispatch.signal import Signal
-from noetl.errors import KeyReused, LeaseLost, NoetlError, NotFound
+from noetl.errors import ChildTooDeep, Conflict, KeyReused, LeaseLost, NoetlError, NotFound, TemplateFailed
 from noetl.ledger.database import Database
 from noetl.ledger.transition import Fence
 from noetl.model.stream import Scope
+from noetl.plan.depth import depth_below
 from noetl.plan.fact import Fact
 from noetl.plan.state import Result, State
 from noetl.plan.trigger import CommandEnded, Start
 
 _log = logging.getLogger(__name__)
 
+CLOSING_SECONDS = 5.0
+"""How long what is under way may take when a process ends; what is not done then, the reaper of another does."""
+
 
 class Children:
     """Starts child executions and tells their parents how they ended."""
 
-    def __init__(self, database: Database, executions: Executions, catalog: Catalog, ended: Signal) -> None:
+    def __init__(
+        self, database: Database, executions: Executions, catalog: Catalog, orphans: Orphans, ended: Signal
+    ) -> None:
         self._database = database
         self._executions = executions
         self._catalog = catalog
+        self._orphans = orphans
         self._ended = ended
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
 
-    async def close(self) -> None:
-        """Wait for what is under way."""
+    async def settled(self) -> None:
+        """Wait until nothing is under way, whatever that starts in turn."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def close(self) -> None:
+        """Start no more children, and wait a while for what is under way."""
+        self._closing = True
+        try:
+            async with asyncio.timeout(CLOSING_SECONDS):
+                await self.settled()
+        except TimeoutError:
+            _log.warning("children of executions were not handled to the end; a reaper will see to them")
+
     def start_soon(self, scope: Scope, parent: State, issued: Fact) -> None:
-        """Start the child a suspended command waits for; if this process dies first, the reaper does it."""
+        """Start the child a suspended command waits for; if this process dies or ends first, the reaper does it."""
+        if self._closing:
+            return
         self.soon(
             self.start_suspended(scope, parent.execution_id, issued.command_id or "", issued.meta, issued.context)
         )
@@ -66,17 +86,19 @@ class Children:
         child = context["child"]
         child_id = int(meta["child_execution_id"])
         try:
+            # How deep it may be was decided when its command was issued.
+            parent = await self._executions.state(scope, parent_id, look=False)
             await self._start(
-                scope, child_id, child["path"], child["version"], child["payload"], parent_id, command_id,
-                f"child/{child_id}", Fence("command", parent_id, command_id, 0, None, "free"),
-                detached=not child["waits"],
+                scope, child_id, child["path"], child["version"], child["payload"], parent, command_id,
+                Fence("command", parent_id, command_id, 0, None, "free"), detached=not child["waits"],
             )  # fmt: skip
         except LeaseLost:
-            return  # its parent has ended, so it would run for nobody
+            return  # its parent, or one above, has ended, so it would run for nobody
         except NoetlError as problem:
             if problem.disposition == "transient":
                 raise
-            error = {"kind": "not_found", "message": problem.message, "retryable": False, "code": problem.code}
+            kind = "transform" if isinstance(problem, TemplateFailed) else "not_found"
+            error = {"kind": kind, "message": problem.message, "retryable": False, "code": problem.code}
             await self._end(scope, parent_id, command_id, status="error", error=error)
             return
         if not child["waits"]:
@@ -94,11 +116,12 @@ class Children:
             returned = await self._returned(scope, parent_id, command_id, child)
             # What stands outside the child's events stands outside the parent's, too.
             ref = returned.outside
-            await self._end(scope, parent_id, command_id, status="ok", data=returned.data, ref=ref)
+            own = {"execution_id": str(child.execution_id)}
+            await self._end(scope, parent_id, command_id, status="ok", data=returned.data, ref=ref, selected=own)
             return
         error = {
             "kind": "unknown",
-            "message": f"child execution {child.execution_id} ended as {child.status}: {child.error}",
+            "message": failure_of(child.execution_id, child.status, child.error),
             "retryable": False,
             "code": f"child_{child.status.lower()}",
         }
@@ -115,7 +138,7 @@ class Children:
             )
         if row is not None and row["context"]:
             step = orjson.loads(row["context"]).get("child", {}).get("return_step")
-        return _result_of(child, step)
+        return result_of(child, step)
 
     async def _suspended(self, scope: Scope, execution_id: int, command_id: str) -> Any:
         async with self._database.transaction(scope) as connection:
@@ -135,9 +158,14 @@ class Children:
             return  # somebody else resumed it, or it was cancelled
 
     async def _start(
-        self, scope: Scope, child_id: int, path: str, version: Any, payload: dict[str, Any], parent_id: int,
-        command_id: str | None, key: str, asker: Fence, *, detached: bool = False,
+        self, scope: Scope, child_id: int, path: str, version: Any, payload: dict[str, Any], parent: State,
+        command_id: str | None, asker: Fence, *, detached: bool = False,
     ) -> None:  # fmt: skip
+        if parent.parent_execution_id is not None:
+            # Those further up are not locked for it: whoever ends one of them meanwhile comes down to it.
+            why = await self._orphans.why_below(scope, parent.execution_id)
+            if why is not None:
+                raise LeaseLost(f"execution {parent.execution_id} starts nothing any more: {why}")
         entry = await self._catalog.get(scope, path, None if version in (None, "latest") else int(version))
         plan = await self._catalog.plan(scope, entry.catalog_id)
         trigger = Start(
@@ -145,22 +173,49 @@ class Children:
             version=entry.version,
             catalog_id=entry.catalog_id,
             digest=entry.digest,
-            workload=merged(plan.playbook.workload, payload),
-            requested_by=f"execution/{parent_id}",
-            key=key,
-            parent_execution_id=parent_id,
+            workload=plan.workload.in_force(payload, execution_id=child_id, catalog_id=entry.catalog_id),
+            requested_by=f"execution/{parent.execution_id}",
+            key=f"child/{child_id}",
+            parent_execution_id=parent.execution_id,
             parent_command_id=command_id,
+            depth=parent.depth + 1,
             detached=detached,
         )
         # Whoever asks for it must still be there when it starts; one that another process has started stays as it is.
         with suppress(KeyReused):
             await self._executions.trigger(scope, child_id, trigger, fences=(asker,))
 
+    async def depth_below(self, scope: Scope, parent_id: int, child_id: int, path: str) -> int:
+        """Return the depth of a child that is asked for from outside; one that would be too deep or run for nobody is refused.
+
+        Not only playbooks start playbooks: a parent that is no run of one is the first of its family.
+        """
+        try:
+            parent = await self._executions.state(scope, parent_id)
+        except NotFound:
+            return 1
+        await self._refuse_too_deep(scope, parent, child_id, path)
+        why = "it was cancelled" if parent.digest and parent.status == "CANCELLED" else None
+        why = why or await self._orphans.why_below(scope, parent_id)
+        if why is not None and not await self._executions.exists(scope, child_id):
+            raise Conflict(f"execution {parent_id} starts nothing any more: {why}")
+        return parent.depth + 1
+
+    async def _refuse_too_deep(self, scope: Scope, parent: State, child_id: int, path: str) -> None:
+        try:
+            depth_below(parent.depth, self._executions.max_child_depth, path)
+        except ChildTooDeep:
+            # One that is there already was started when more was allowed.
+            if not await self._executions.exists(scope, child_id):
+                raise
+
     async def run(self, scope: Scope, grant: CommandGrant, child: Child) -> ChildEnd:
         """Start a child for a task or row and wait for its end; the key makes a second try find the first child."""
         child_id = child_id_of(grant.execution_id, child.key)
+        parent = await self._executions.state(scope, grant.execution_id, look=False)
+        await self._refuse_too_deep(scope, parent, child_id, child.path)
         await self._start(
-            scope, child_id, child.path, child.version, child.payload, grant.execution_id, None, f"child/{child_id}",
+            scope, child_id, child.path, child.version, child.payload, parent, None,
             Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token),
             detached=not child.waits,
         )  # fmt: skip
@@ -170,7 +225,7 @@ class Children:
             seen = self._ended.number
             state = await self._executions.state(scope, child_id)
             if state.ended:
-                data = await self._executions.data(scope, _result_of(state, child.return_step))
+                data = await self._executions.data(scope, result_of(state, child.return_step))
                 return ChildEnd(execution_id=child_id, status=state.status, data=data, error=state.error)
             await self._ended.wait(seen, 1.0)
 
@@ -182,12 +237,6 @@ def child_id_of(parent_id: int, key: str) -> int:
     """
     number = int.from_bytes(blake3(f"{parent_id}/{key}".encode()).digest(length=8), "little")
     return (((parent_id >> 22) - number % (1 << 20)) << 22) | ((number >> 20) % (1 << 22))
-
-
-def _result_of(state: State, return_step: str | None) -> Result:
-    """Return what an execution came to: its last step that said something, or the named step."""
-    step = return_step if return_step in state.results else state.result_step
-    return state.results.get(step or "", Result())
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:

@@ -9,28 +9,31 @@ from typing import Any
 import msgspec
 
 from noetl.catalog.playbooks import Catalog, Entry
+from noetl.dispatch.cascade import Cascade
 from noetl.dispatch.children import Children
 from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.executions import Executions
 from noetl.dispatch.frames import Frames
 from noetl.dispatch.local import LocalDispatch
 from noetl.dispatch.locality import DISTANCES, Patience
-from noetl.dispatch.merging import merged
+from noetl.dispatch.orphans import Orphans
 from noetl.dispatch.reaper import Reaper
 from noetl.dispatch.request_keys import request_key, stands_for
 from noetl.dispatch.results import Gathering
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.so_far import LoopsSoFar
-from noetl.errors import Conflict, InputError, KeyReused, NotFound
+from noetl.errors import Conflict, InputError, KeyReused
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.stream import Scope
 from noetl.payloads.consumers import for_consumer
 from noetl.payloads.port import PayloadStore
 from noetl.plan.decide import COMMAND_LEASE_SECONDS
+from noetl.plan.depth import MAX_CHILD_DEPTH
 from noetl.plan.planned import USUAL, LoopDefaults
 from noetl.plan.state import State
 from noetl.plan.trigger import Cancelled, Start
+from noetl.plan.workload import merged
 
 LOOK_MARGIN_SECONDS = 0.005
 """How much later than by this process's clock one looks for work that has opened by the database's."""
@@ -56,6 +59,7 @@ class Engine:
         command_lease_seconds: float = COMMAND_LEASE_SECONDS,
         patience: Patience | None = None,
         defaults: LoopDefaults = USUAL,
+        max_child_depth: int = MAX_CHILD_DEPTH,
     ) -> None:
         self._database = database
         self._mint = mint
@@ -71,15 +75,17 @@ class Engine:
         self.catalog = Catalog(database, ledger, payloads, mint, producer, kinds, defaults)
         self.executions = Executions(
             ledger, payloads, self.catalog, self._drafting, mint, command_lease_seconds=command_lease_seconds,
-            patience=patience,
+            patience=patience, max_child_depth=max_child_depth,
         )  # fmt: skip
         self.frames = Frames(
             database, ledger, self._drafting, Gathering(database, for_consumer(payloads, "reducer")), self.work.touch
         )
-        self.children = Children(database, self.executions, self.catalog, self.ended)
+        orphans = Orphans(database)
+        self._cascade = Cascade(database, self.executions, self.work.touch)
+        self.children = Children(database, self.executions, self.catalog, orphans, self.ended)
         self.reaper = Reaper(
-            database, ledger, self.executions, self.frames, self.children, self._drafting, self.work,
-            every_seconds=reap_every_seconds, idle_seconds=idle_seconds,
+            database, ledger, self.executions, self.frames, self.children, orphans, self._cascade, self._drafting,
+            self.work, every_seconds=reap_every_seconds, idle_seconds=idle_seconds,
         )  # fmt: skip
         self.executions.on_issued = lambda scope, count: self.work.touch()
         self.executions.on_kept = self._look_later
@@ -101,23 +107,7 @@ class Engine:
         if state.status == "FAILED":
             # What it waited for would go on for nobody; if this process dies first, the reaper stops it.
             # A cancellation says itself whether it cascades.
-            self.children.soon(self._stop_children(scope, state))
-
-    async def _stop_children(self, scope: Scope, parent: State) -> None:
-        reason = f"its parent {parent.execution_id} ended as {parent.status}"
-        for child_id in await self._running_children(scope, parent.execution_id, with_detached=False):
-            await self.cancel(scope, child_id, reason=reason, by=f"execution/{parent.execution_id}")
-
-    async def _running_children(self, scope: Scope, execution_id: int, *, with_detached: bool) -> list[int]:
-        async with self._database.transaction(scope) as connection:
-            rows = await connection.fetch(
-                "SELECT h.execution_id FROM noetl.execution_head AS h JOIN noetl.known_event AS e USING (execution_id)"
-                " WHERE h.parent_execution_id = $1 AND e.event_type = 'execution.requested'"
-                " AND ($2 OR e.meta ->> 'detached' IS NULL)",
-                execution_id,
-                with_detached,
-            )
-        return [row["execution_id"] for row in rows]
+            self.children.soon(self._cascade.cancel_waited(scope, state))
 
     def dispatch(self, scope: Scope) -> LocalDispatch:
         """Return the dispatch of an organization for workers in this process."""
@@ -146,31 +136,37 @@ class Engine:
         With a `key`, a second request under it gives the execution the first one started.
         """
         plan = await self.catalog.plan(scope, entry.catalog_id)
+        execution_id = await self._new_id(scope, key)
+        parent_id, depth = parent_execution_id, 0
+        if parent_id is not None:
+            depth = await self.children.depth_below(scope, parent_id, execution_id, entry.path)
         trigger = Start(
             path=entry.path,
             version=entry.version,
             catalog_id=entry.catalog_id,
             digest=entry.digest,
-            workload=merged(plan.playbook.workload, payload or {}),
+            # Rendered here and recorded: whoever reads or repeats the execution gets the same values.
+            workload=plan.workload.in_force(payload or {}, execution_id=execution_id, catalog_id=entry.catalog_id),
             requested_by=requested_by,
             key="requested" if key is None else request_key(key),
-            parent_execution_id=parent_execution_id,
+            parent_execution_id=parent_id,
+            depth=depth,
             # Whoever asks for it, the parent does not know of it, and waits for nothing.
-            detached=parent_execution_id is not None,
+            detached=parent_id is not None,
         )
-        return await self._started(scope, trigger, key)
+        return await self._started(scope, execution_id, trigger, key)
 
-    async def _started(self, scope: Scope, trigger: Start, key: str | None) -> State:
-        execution_id = self._mint() if key is None else await self._keyed(scope, key)
+    async def _started(self, scope: Scope, execution_id: int, trigger: Start, key: str | None) -> State:
         try:
             return (await self.executions.trigger(scope, execution_id, trigger)).state
         except KeyReused:
             # Somebody was quicker with the same key: theirs is the execution it stands for.
-            return await self.executions.state(scope, await self._keyed(scope, key or ""))
+            return await self.executions.state(scope, await self._new_id(scope, key))
 
-    async def _keyed(self, scope: Scope, key: str) -> int:
-        """Return the execution a key stands for already, or a new id; of two that ask at once one gets the other's."""
-        return await stands_for(self._database, scope, key) or self._mint()
+    async def _new_id(self, scope: Scope, key: str | None) -> int:
+        """Return a new id, or the execution a key stands for already; of two that ask at once one gets the other's."""
+        found = None if key is None else await stands_for(self._database, scope, key)
+        return found or self._mint()
 
     async def rerun(
         self,
@@ -208,24 +204,15 @@ class Engine:
             ctx=before.ctx if from_step else {},
             results=msgspec.to_builtins(kept) if from_step else {},
         )
-        return await self._started(scope, trigger, key)
+        return await self._started(scope, await self._new_id(scope, key), trigger, key)
 
     async def cancel(self, scope: Scope, execution_id: int, *, reason: str, by: str, cascade: bool = True) -> list[int]:
-        """Cancel an execution and, with `cascade`, what it started; return those that were cancelled."""
-        state = await self.executions.state(scope, execution_id)
-        cancelled = []
-        if not state.ended:
-            wish = Cancelled(reason=reason, by=by, cascade=cascade)
-            decided = await self.executions.trigger(scope, execution_id, wish)
-            if decided.facts:
-                cancelled.append(execution_id)
-                self.work.touch()
-        if cascade:
-            for child_id in await self._running_children(scope, execution_id, with_detached=True):
-                cancelled += await self.cancel(
-                    scope, child_id, reason=f"its parent {execution_id} was cancelled: {reason}", by=by
-                )
-        return cancelled
+        """Cancel an execution and, with `cascade`, what it started; return those that were cancelled.
+
+        One that has ended stays as it is; what it started and still runs is cancelled all the same.
+        """
+        wish = Cancelled(reason=reason, by=by, cascade=cascade)
+        return await self._cascade.cancel(scope, execution_id, wish, below_ended=True)
 
     async def finished(self, scope: Scope, execution_id: int, timeout: float | None = None) -> State:
         """Wait for an execution's end and return its last state, or the present one after the timeout."""
@@ -250,11 +237,3 @@ class Engine:
             waiters.discard(waiter)
             if not waiters:
                 self._finishing.pop((scope, execution_id), None)
-
-    async def exists(self, scope: Scope, execution_id: int) -> bool:
-        """Tell whether there is such an execution."""
-        try:
-            await self.executions.state(scope, execution_id)
-        except NotFound:
-            return False
-        return True

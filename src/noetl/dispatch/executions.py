@@ -33,6 +33,7 @@ from noetl.model.stream import Scope, execution_stream
 from noetl.payloads.envelope import resolve
 from noetl.payloads.port import PayloadStore
 from noetl.plan.decide import COMMAND_LEASE_SECONDS, Decision, decide, needed, undecidable
+from noetl.plan.depth import MAX_CHILD_DEPTH
 from noetl.plan.fact import Fact
 from noetl.plan.names import whole
 from noetl.plan.places import told_place
@@ -80,6 +81,7 @@ class Executions:
         *,
         command_lease_seconds: float = COMMAND_LEASE_SECONDS,
         patience: Patience | None = None,
+        max_child_depth: int = MAX_CHILD_DEPTH,
     ) -> None:
         self._ledger = ledger
         self._payloads = payloads
@@ -87,6 +89,8 @@ class Executions:
         self._drafting = drafting
         self._mint = mint
         self._lease_seconds = command_lease_seconds
+        self.max_child_depth = max_child_depth
+        """How many executions may be above one."""
         self.patience = patience or Patience()
         """How long work is left to workers near its inputs."""
         self.waiters = Waiters(self.patience)
@@ -119,6 +123,14 @@ class Executions:
         if known is not None and known.state is not None and known.state.run_of(command_id) is not None:
             return known.state
         return await self.state(scope, execution_id)
+
+    async def exists(self, scope: Scope, execution_id: int) -> bool:
+        """Tell whether there is such an execution."""
+        try:
+            await self.state(scope, execution_id)
+        except NotFound:
+            return False
+        return True
 
     async def plan(self, scope: Scope, state: State) -> Plan:
         """Return the playbook version an execution runs."""
@@ -198,7 +210,10 @@ class Executions:
             catalog_id = trigger.catalog_id if isinstance(trigger, Start) else state.catalog_id
             plan = await self._catalog.plan(scope, catalog_id)
             data = {step: await self.load(scope, ref) for step, ref in needed(plan, state, trigger).items()}
-            decision = decide(plan, state, trigger, self._mint, data, command_lease_seconds=self._lease_seconds)
+            decision = decide(
+                plan, state, trigger, self._mint, data,
+                command_lease_seconds=self._lease_seconds, max_child_depth=self.max_child_depth,
+            )  # fmt: skip
             return decision, plan
         except Exception as problem:
             is_passing = isinstance(problem, NoetlError) and problem.disposition == "transient"

@@ -33,7 +33,8 @@ WHERE stage_id = $1 AND execution_id = $2 AND status = 'FREE' ORDER BY frame_ind
 """
 _STAGE = """
 SELECT next_index, frames_minted, frames_open, total_rows, frames_failed, rows_done, rows_failed, errors, ctx,
-       coalesce((frame_policy ->> 'fail_fast')::boolean, false) AND frames_failed > 0 AS has_failed_fast
+       coalesce((frame_policy ->> 'fail_fast')::boolean, false) AND frames_failed > 0 AS has_failed_fast,
+       coalesce(frame_policy ->> 'process' = 'frame', false) AS is_one_per_frame
 FROM noetl.stage WHERE stage_id = $1 AND execution_id = $2
 """
 _OF_SLOT = """
@@ -299,7 +300,7 @@ class Frames:
             raise NotFound(f"stage {stage_id} of execution {execution_id} is closed")
         if row["frames_open"] and not with_open and not row["has_failed_fast"]:
             raise Unavailable(f"{row['frames_open']} frames of stage {stage_id} wait for another owner")
-        gathered = await self._gathering.gather(scope, execution_id, loop_id)
+        gathered = await self._gathering.gather(scope, execution_id, loop_id, one_per_frame=row["is_one_per_frame"])
         problem = await first_problem(self._database, scope, execution_id, loop_id) if row["rows_failed"] else None
         self._cursors.pop(stage_id, None)
         return Tally(

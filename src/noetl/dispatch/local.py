@@ -21,6 +21,7 @@ from noetl.dispatch.so_far import LoopsSoFar
 from noetl.errors import LeaseLost, NotFound
 from noetl.faults import reach
 from noetl.ledger.database import Database
+from noetl.ledger.payload_lookup import payload_at
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.payload_ref import PayloadRef
@@ -78,6 +79,12 @@ FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::uuid[]) AS own (executi
 WHERE NOT EXISTS (
     SELECT FROM noetl.command AS known WHERE known.execution_id = own.execution_id AND known.command_id = own.id
     AND known.attempt = own.attempt AND known.lease_token = own.token)
+"""
+
+
+_ENDED = """
+SELECT own.execution_id FROM unnest($1::bigint[]) AS own (execution_id)
+WHERE NOT EXISTS (SELECT FROM noetl.execution_head AS known WHERE known.execution_id = own.execution_id)
 """
 
 
@@ -297,7 +304,17 @@ class LocalDispatch:
         """Run a child execution to its end."""
         return await self._children.run(self._scope, grant, child)
 
+    async def reference(self, locator: str) -> PayloadRef:
+        """Look the payload up in the ledger."""
+        return await payload_at(self._database, self._scope, locator)
+
     async def loop_ctx(self, grant: CommandGrant) -> dict[str, Any]:
         """Return what committed frames have set."""
         assert grant.loop is not None
         return await self._frames.ctx(self._scope, grant.execution_id, grant.loop.stage_id)
+
+    async def ended(self, executions: Sequence[int]) -> list[int]:
+        """Return those that are not among the open ones."""
+        async with self._database.transaction(self._scope) as connection:
+            rows = await connection.fetch(_ENDED, list(executions))
+        return [row["execution_id"] for row in rows]

@@ -83,6 +83,14 @@ class Dispatch(Protocol):
         """Start a child execution unless it runs already, and wait for its end."""
         ...
 
+    async def reference(self, locator: str) -> PayloadRef:
+        """Return the reference of a payload that an event of the organization refers to, by its locator."""
+        ...
+
     async def loop_ctx(self, grant: CommandGrant) -> dict[str, Any]:
         """Return the shared values that committed frames of a loop have set so far."""
+        ...
+
+    async def ended(self, executions: Sequence[int]) -> list[int]:
+        """Return those executions that have ended, so that what was kept for them can go."""
         ...

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from noetl.dispatch.cascade import Cascade
 from noetl.dispatch.children import Children
 from noetl.dispatch.drafts import Drafting, command_stream
 from noetl.dispatch.executions import Executions
@@ -24,7 +25,7 @@ from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.stream import Scope
-from noetl.plan.trigger import CommandEnded, Doubt
+from noetl.plan.trigger import Cancelled, CommandEnded, Doubt
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ class Reaper:
         executions: Executions,
         frames: Frames,
         children: Children,
+        orphans: Orphans,
+        cascade: Cascade,
         drafting: Drafting,
         signal: Signal,
         *,
@@ -75,6 +78,8 @@ class Reaper:
         self._executions = executions
         self._frames = frames
         self._children = children
+        self._orphans = orphans
+        self._cascade = cascade
         self._drafting = drafting
         self._signal = signal
         self._every = every_seconds
@@ -83,7 +88,6 @@ class Reaper:
         """How many frames this process took back."""
         self.commands_republished = 0
         """How many commands this process took back."""
-        self._orphans = Orphans(database, executions)
         self._repeating = Repeating("the reaper", self._look_once, every_seconds=every_seconds)
 
     def start(self) -> None:
@@ -108,9 +112,7 @@ class Reaper:
         for row in await self._look(_SUSPENDED, self._idle):
             done += await self._tried(self._suspended(row))
         for row in await self._look(ORPHANS, self._idle, self._orphans.let_be):
-            done += await self._tried(
-                self._orphans.stopped(_scope(row), row["execution_id"], row["parent_execution_id"])
-            )
+            done += await self._tried(self._orphan(row))
         for row in await self._look(_IDLE, self._idle):
             done += await self._tried(self._executions.trigger(_scope(row), row["execution_id"], Doubt()))
         return done
@@ -171,6 +173,15 @@ class Reaper:
         self.frames_republished += 1
         self._frames.lost(row["stage_id"])
         self._signal.touch()
+
+    async def _orphan(self, row: Any) -> bool:
+        """Stop an execution that goes on for nobody, with all that is below it."""
+        scope, parent_id = _scope(row), row["parent_execution_id"]
+        why = await self._orphans.why(scope, row["execution_id"], parent_id)
+        if why is None:
+            return False
+        wish = Cancelled(reason=why, by=f"execution/{parent_id}")
+        return bool(await self._cascade.cancel(scope, row["execution_id"], wish))
 
     async def _suspended(self, row: Any) -> None:
         scope, parent_id, command_id = _scope(row), row["execution_id"], row["command_id"]

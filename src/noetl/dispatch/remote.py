@@ -15,13 +15,24 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
 
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, FrameSoFar, LeaseRef
 from noetl.dispatch.locality import Wish
-from noetl.errors import Conflict, Denied, InputError, LeaseLost, NoetlError, NotFound, Unavailable, Unsupported
+from noetl.errors import (
+    ChildTooDeep,
+    Conflict,
+    Denied,
+    InputError,
+    LeaseLost,
+    NoetlError,
+    NotFound,
+    Unavailable,
+    Unsupported,
+)
 from noetl.model.payload_ref import PayloadRef
 from noetl.plan.trigger import CommandEnded
 from noetl.playbook.model import Playbook
@@ -67,6 +78,10 @@ class _NextFrame(msgspec.Struct):
 
 class _Lost(msgspec.Struct):
     lost: list[LeaseRef]
+
+
+class _Ended(msgspec.Struct):
+    ended: list[int]
 
 
 class _Child(msgspec.Struct):
@@ -236,9 +251,18 @@ class RemoteDispatch:
             if end is not None:
                 return end
 
+    async def reference(self, locator: str) -> PayloadRef:
+        """Ask which reference a locator stands for."""
+        return await self._sent(f"/api/result/reference?ref={quote(locator, safe='')}", None, PayloadRef, method="GET")
+
     async def loop_ctx(self, grant: CommandGrant) -> dict[str, Any]:
         """Return what committed frames have set."""
         return (await self._sent(f"/api/stages/{_stage(grant)}/ctx", {"lease": _command(grant)}, _Ctx)).ctx
+
+    async def ended(self, executions: Sequence[int]) -> list[int]:
+        """Ask which executions have ended."""
+        body = {"executions": [str(one) for one in executions]}
+        return (await self._once("POST", "/api/leases/ended", body, _Ended)).ended
 
     async def _sent(
         self,
@@ -327,6 +351,8 @@ def _refusal(status: int, data: bytes, what: str) -> NoetlError:
         return Denied(words, hint=hint)
     if status == 404:
         return NotFound(words, hint=hint)
+    if problem.code == ChildTooDeep.code:
+        return ChildTooDeep(words, hint=hint)
     if status in (400, 413, 422):
         return InputError(words, hint=hint)
     return Unsupported(words, hint=hint) if status == 501 else Unavailable(words, hint=hint)

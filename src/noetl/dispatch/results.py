@@ -54,6 +54,13 @@ class Part(msgspec.Struct, frozen=True):
 
     rows: int
     ref: PayloadRef | None
+    results: int | None = None
+    """How many results it gives; None gives one for each row."""
+
+    @property
+    def places(self) -> int:
+        """How many places it has among the results."""
+        return self.rows if self.results is None else self.results
 
 
 class Gathering:
@@ -63,14 +70,18 @@ class Gathering:
         self._database = database
         self._payloads = payloads
 
-    async def gather(self, scope: Scope, execution_id: int, loop_id: int) -> Gathered:
-        """Return the rows' results, or the reference of a manifest where they are many, and which node holds most."""
+    async def gather(self, scope: Scope, execution_id: int, loop_id: int, *, one_per_frame: bool) -> Gathered:
+        """Return the rows' results, or the reference of a manifest where they are many, and which node holds most.
+
+        With `one_per_frame` the rows of a frame were worked off together, and came to one result.
+        """
         async with self._database.transaction(scope) as connection:
             rows = await connection.fetch(_COMMITTED, execution_id, loop_id)
         if not rows:
             return Gathered()
         refs = [None if row["payload_ref"] is None else _reference(row["payload_ref"]) for row in rows]
-        parts = [Part(row["row_count"], ref) for row, ref in zip(rows, refs, strict=True)]
+        own = {"results": 1} if one_per_frame else {}
+        parts = [Part(row["row_count"], ref, **own) for row, ref in zip(rows, refs, strict=True)]
         if _may_be_few(parts):
             results = await _few_results(parts, lambda ref: self._payloads.view(scope, ref))
             if results is not None:
@@ -82,6 +93,7 @@ class Gathering:
                     "first_index": row["first_index"],
                     "rows": row["row_count"],
                     "ref": None if ref is None else msgspec.to_builtins(ref),
+                    **own,
                 }
                 for row, ref in zip(rows, refs, strict=True)
             ]
@@ -100,9 +112,9 @@ class Gathering:
 
 def _may_be_few(parts: Sequence[Part]) -> bool:
     """Tell whether results may be small as JSON, by how large their tables are without what every table has besides."""
-    if len(parts) > INLINE_FRAMES or sum(part.rows for part in parts) * 2 > INLINE_BYTES:
+    if len(parts) > INLINE_FRAMES or sum(part.places for part in parts) * 2 > INLINE_BYTES:
         return False
-    texts = (max(0, part.ref.bytes - 1024 - 32 * part.rows) for part in parts if part.ref is not None)
+    texts = (max(0, part.ref.bytes - 1024 - 32 * part.places) for part in parts if part.ref is not None)
     return sum(texts) <= INLINE_BYTES
 
 
@@ -128,13 +140,13 @@ async def _results(parts: Sequence[Part], view: View) -> AsyncIterator[list[Any]
 async def _of_frame(part: Part, view: View) -> list[Any]:
     # Rows of a frame that failed as a whole keep their places, so that results and rows stay side by side.
     if part.ref is None:
-        return [None] * part.rows
+        return [None] * part.places
     data = await view(part.ref)
     return rows_of(data) if part.ref.bytes < _LARGE else await asyncio.to_thread(rows_of, data)
 
 
 async def results_of(manifest: Any, view: View) -> list[Any]:
-    """Return what the rows of the frames that a manifest names came to, in the order of the rows."""
+    """Return what the rows of the frames that a manifest names came to, in their order."""
     try:
         parts = msgspec.convert(manifest["frames"], list[Part])
     except (KeyError, TypeError, msgspec.ValidationError) as problem:

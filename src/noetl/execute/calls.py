@@ -20,7 +20,7 @@ class CallMaker:
             "owner": services.scope,
             "execution_id": grant.execution_id,
             "credentials": services.secrets.credentials,
-            "payloads": ScopedPayloads(services.store, services.scope, services.secrets.redaction),
+            "payloads": ScopedPayloads(services.store, services.scope, services.secrets.redaction, services.find),
             "resources": services.resources,
         }
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from noetl.dispatch.child_ends import failure_of
 from noetl.dispatch.grants import Child, CommandGrant
 from noetl.dispatch.port import Dispatch
-from noetl.errors import NotFound
+from noetl.errors import ChildTooDeep, InputError, NotFound
 from noetl.execute.compiled import CompiledTask
 from noetl.execute.outcome import Outcome, failed
 from noetl.execute.services import Redaction
@@ -36,9 +39,21 @@ async def run_child(
         end = await dispatch.run_child(grant, child)
     except NotFound as problem:
         return failed("not_found", problem.message)
+    except ChildTooDeep as problem:
+        return failed("depth_limit", problem.message, code=problem.code)
+    except InputError as problem:
+        return failed("transform", problem.message, code=problem.code)
     if end.status == "COMPLETED":
-        return Outcome(data=end.data)
-    message = f"child execution {end.execution_id} ended as {end.status}: {end.error}"
+        child_id = str(end.execution_id)
+        return Outcome(data=_with_id(end.data, child_id), helpers={"child": {"execution_id": child_id}})
+    message = failure_of(end.execution_id, end.status, end.error)
     return failed(
         "unknown", message, code=f"child_{end.status.lower()}", details={"execution_id": str(end.execution_id)}
     )
+
+
+def _with_id(data: Any, child_id: str) -> Any:
+    """Return what a child came to with its id beside, where there is a place for it; a field of the child's own stands."""
+    if data is None:
+        return {"execution_id": child_id}
+    return {"execution_id": child_id, **data} if isinstance(data, dict) else data

@@ -52,6 +52,13 @@ class FrameEnd:
     ctx_writes: dict[str, Any] = field(default_factory=dict)
     error: Problem | None = None
     """Why the whole frame failed, where its rows are worked off together."""
+    is_one: bool = False
+    """Whether its rows were worked off together and came to one result, which the first of them has."""
+
+    @property
+    def results(self) -> list[RowEnd]:
+        """The ends that have results: those of all rows, or the first one's where that is the result of all."""
+        return self.rows[:1] if self.is_one else self.rows
 
     def add(self, row: RowEnd) -> None:
         """Take the next row."""
@@ -255,6 +262,7 @@ class FrameRun:
             children=self._children,
         )
         self.end.error = result.error if result.status == "error" else None
+        self.end.is_one = True
         first = self._frame.first_index
         self.end.add(RowEnd(first, result.status, result.data, result.error, result.swallowed, result.ctx_writes))
         for number in range(1, len(rows)):

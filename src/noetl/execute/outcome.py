@@ -9,7 +9,7 @@ import msgspec
 ProblemKind = Literal[
     "connection", "timeout", "rate_limit", "auth", "not_found", "client_error", "server_error", "schema", "parse",
     "transform", "db_connection", "db_constraint", "db_deadlock", "db_timeout", "storage_quota", "storage_access",
-    "cancelled", "unknown",
+    "cancelled", "depth_limit", "unknown",
 ]  # fmt: skip
 
 

@@ -80,6 +80,8 @@ class Services:
     secrets: Secrets
     store: PayloadStore
     resources: Resources
+    find: Callable[[str], Awaitable[PayloadRef]]
+    """Looks payloads up by their locators; see `Dispatch.reference`."""
     lanes: Lanes | None = None
     """Where frames run whose playbook asks for Spark; None where there is none."""
     inline_bytes: int = INLINE_LIMIT
@@ -92,10 +94,17 @@ class Services:
 class ScopedPayloads:
     """The payload store as tools see it; what they store in it is without the secrets in use."""
 
-    def __init__(self, store: PayloadStore, scope: Scope, redaction: Redaction) -> None:
+    def __init__(
+        self,
+        store: PayloadStore,
+        scope: Scope,
+        redaction: Redaction,
+        find: Callable[[str], Awaitable[PayloadRef]],
+    ) -> None:
         self._store = store
         self._scope = scope
         self._redaction = redaction
+        self._find = find
 
     async def store(
         self, data: bytes, media_type: str, *, rows: int | None = None, schema_digest: str | None = None
@@ -116,3 +125,7 @@ class ScopedPayloads:
     async def view(self, ref: PayloadRef) -> memoryview:
         """Return bytes where they lie."""
         return await for_consumer(self._store, "reducer").view(self._scope, ref)
+
+    async def find(self, locator: str) -> PayloadRef:
+        """Return the reference a locator stands for."""
+        return await self._find(locator)

@@ -296,7 +296,7 @@ class Slot:
         return rows
 
     async def _stored_table(self, end: FrameEnd) -> PayloadRef:
-        table = table_of(end.rows, self._redact)
+        table = table_of(end.results, self._redact)
         return await self._services.store.store(
             self._services.scope, table.data, ARROW_STREAM, rows=table.rows, schema_digest=table.schema_digest
         )

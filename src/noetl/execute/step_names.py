@@ -24,6 +24,8 @@ from noetl.playbook.templates import names_in
 
 _READ_REFERENCES = frozenset({"duckdb", "spark"})
 """Kinds of tools that take a loop in their input as a table, and read its frames where they lie."""
+_RUN_CODE = frozenset({"python", "script"})
+"""Kinds of tools whose code may ask for any name."""
 _NAME_ALONE = re.compile(r"\s*\{\{\s*\w+\s*\}\}\s*")
 
 
@@ -88,7 +90,7 @@ def _uses(playbook: Playbook, step: Step) -> _Uses:
         if kinds & _READ_REFERENCES and "input" not in asked:
             shared = _without_tables(step.input) if kinds <= _READ_REFERENCES else step.input
             reads = Reads(reads.data, reads_of([rest, shared, *map(_without_table_input, tasks)]).rows)
-        _USES[key] = (None if "python" in kinds else asked, reads)
+        _USES[key] = (None if kinds & _RUN_CODE else asked, reads)
     return _USES[key]
 
 

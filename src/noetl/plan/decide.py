@@ -13,6 +13,7 @@ import msgspec
 
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.model.payload_ref import FRAMES, PayloadRef
+from noetl.plan.depth import MAX_CHILD_DEPTH
 from noetl.plan.ending import end, stop_the_others
 from noetl.plan.entering import Entering
 from noetl.plan.fact import Fact
@@ -45,13 +46,14 @@ def decide(
     loaded: Mapping[str, Any] | None = None,
     *,
     command_lease_seconds: float = COMMAND_LEASE_SECONDS,
+    max_child_depth: int = MAX_CHILD_DEPTH,
 ) -> Decision:
     """Decide what follows from a trigger.
 
     `mint` gives ids for loops, stages and child executions. `loaded` holds the data behind the references that `needed`
     gives, by step.
     """
-    deciding = Deciding(plan, state, mint, loaded or {}, command_lease_seconds)
+    deciding = Deciding(plan, state, mint, loaded or {}, command_lease_seconds, max_child_depth)
     if not state.ended:
         deciding.take(trigger)
     return Decision(tuple(deciding.facts), deciding.state)
@@ -102,12 +104,14 @@ class Deciding:
         mint: Callable[[], int],
         loaded: Mapping[str, Any],
         command_lease_seconds: float = COMMAND_LEASE_SECONDS,
+        max_child_depth: int = MAX_CHILD_DEPTH,
     ) -> None:
         self.plan = plan
         self.state = state
         self.mint = mint
         self.loaded = loaded
         self.command_lease_seconds = command_lease_seconds
+        self.max_child_depth = max_child_depth
         self.facts: list[Fact] = []
         self._entered = 0
         self._idle_steps = IDLE_STEPS
@@ -156,6 +160,7 @@ class Deciding:
             "playbook_digest": trigger.digest,
             "requested_by": trigger.requested_by,
             "parent_command_id": trigger.parent_command_id,
+            "depth": trigger.depth,
             "detached": trigger.detached or None,
             "rerun_of": None if trigger.rerun_of is None else str(trigger.rerun_of),
             "from_step": trigger.from_step,

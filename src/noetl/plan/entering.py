@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from noetl.errors import NoetlError, TemplateFailed
+from noetl.errors import ChildTooDeep, NoetlError, TemplateFailed
+from noetl.plan.depth import DEPTH_LIMIT, depth_below
 from noetl.plan.fact import Fact
 from noetl.plan.leaving import leave
 from noetl.plan.names import COUNTS, state_names
@@ -129,6 +130,7 @@ class Entering:
         path = options.get("path") or options.get("catalog_id")
         if not isinstance(path, str) or not path:
             raise TemplateFailed(f"{self._planned.where}: the sub-playbook needs a path")
+        depth_below(self._deciding.state.depth, self._deciding.max_child_depth, path)
         over = options.get("payload") or {}
         if not isinstance(over, Mapping):
             raise TemplateFailed(
@@ -252,11 +254,13 @@ class Entering:
         return _whole(given, "frame.max_attempts", self._planned.where)
 
     def _enter_in_vain(self, problem: NoetlError) -> None:
-        """A step whose templates fail has still been entered: its failure is handled like any other."""
+        """A step whose templates fail, or whose child may not be started, has still been entered: it fails like any other."""
         if self._step not in self._deciding.state.active:
             self._say("step.entered")
         self._issue(tool_kind="none", meta={"attempt": 0})
         command_id = self._command()
+        kind = DEPTH_LIMIT if isinstance(problem, ChildTooDeep) else "transform"
+        error = {"kind": kind, "code": problem.code, "message": problem.message, "retryable": False}
         self._deciding.say(
             Fact(
                 event_type="command.failed",
@@ -264,11 +268,10 @@ class Entering:
                 command_id=command_id,
                 status="failed",
                 error=problem.message,
-                result={"status": "error", "error": {"kind": "transform", "message": problem.message}},
+                result={"status": "error", "error": error},
                 key=f"{command_id}/ended/0",
             )
         )
-        error = {"kind": "transform", "code": problem.code, "message": problem.message, "retryable": False}
         leave(
             self._deciding,
             self._step,

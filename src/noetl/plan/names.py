@@ -61,6 +61,9 @@ def view(result: Result, loaded: Any = NOT_LOADED) -> dict[str, Any]:
     names: dict[str, Any] = {**result.selected}
     if isinstance(data, Mapping):
         names.update(data)
+        if data.keys() - {"results"} == COUNTS:
+            # As older playbooks read them; derived here, never recorded.
+            names.setdefault("stats", {name: data[name] for name in ("total", "completed", "failed")})
     names.setdefault("data", data)
     names.setdefault("status", result.status)
     names["_ref"] = None if result.ref is None else msgspec.to_builtins(result.ref)

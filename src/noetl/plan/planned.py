@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from noetl.plan.graph import Graph
+from noetl.plan.workload import Workload
 from noetl.playbook.model import Arc, Loop, Playbook, Step
 from noetl.playbook.origins import limit_origins, origins_at
 from noetl.playbook.scopes import CompiledSet, compile_set
@@ -106,6 +107,7 @@ class Plan:
 
     def __init__(self, playbook: Playbook, defaults: LoopDefaults = USUAL) -> None:
         self.playbook = playbook
+        self.workload = Workload(playbook)
         self.graph = Graph(playbook.steps, playbook.entry)
         self.steps = {name: _planned(playbook, step, defaults) for name, step in playbook.steps.items()}
 
@@ -214,7 +216,7 @@ def _loop(step: Step, loop: Loop, playbook: Playbook, defaults: LoopDefaults, wh
 
 
 _WITHOUT_DATA = frozenset({"_ref", "status"})
-_WITHOUT_ROWS = _WITHOUT_DATA | {"total", "completed", "failed", "frames"}
+_WITHOUT_ROWS = _WITHOUT_DATA | {"total", "completed", "failed", "frames", "stats"}
 
 
 def reads_of(value: Any) -> Reads:

@@ -75,6 +75,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     parent_execution_id: int | None = None
     parent_command_id: str | None = None
+    depth: int = 0
+    """How many executions are above it."""
     workload: dict[str, Any] = {}
     ctx: dict[str, Any] = {}
     results: dict[str, Result] = {}
@@ -133,6 +135,7 @@ def _requested(_state: State, said: Said) -> Changes:
         "digest": meta.get("playbook_digest", ""),
         "parent_execution_id": said.parent_execution_id,
         "parent_command_id": meta.get("parent_command_id"),
+        "depth": meta.get("depth", 0),
     }
 
 

@@ -22,6 +22,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     parent_execution_id: int | None = None
     parent_command_id: str | None = None
+    depth: int = 0
+    """How many executions are above it: the first one of a family has 0."""
     detached: bool = False
     """Its parent does not wait for it, so it goes on whatever becomes of the parent."""
     rerun_of: int | None = None

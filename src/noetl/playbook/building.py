@@ -36,6 +36,7 @@ def playbook_from(root: Node, digest: str) -> Playbook:
         metadata=metadata,
         executor=executor,
         workload=_plain(root, "workload"),
+        workload_origins=None if (workload := root.get("workload")) is None else origins_of(workload),
         keychain=tuple(_entry(node) for node in _items(root, "keychain")),
         workbook={
             name: task_from(node.mapping["tool"], name)

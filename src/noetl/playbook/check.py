@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from noetl.errors import PlaybookInvalid
+from noetl.playbook.check_children import check_children
 from noetl.playbook.check_graph import check_graph
 from noetl.playbook.check_loops import check_loops
 from noetl.playbook.check_names import check_names
+from noetl.playbook.check_recursion import check_recursion
+from noetl.playbook.check_workload import check_workload
 from noetl.playbook.parse import Parsed, parse
 from noetl.playbook.problems import Problem, Problems
 
@@ -17,7 +20,10 @@ def check(parsed: Parsed) -> list[Problem]:
     problems = Problems(parsed.file)
     check_graph(parsed, problems)
     check_loops(parsed, problems)
+    check_children(parsed, problems)
+    check_recursion(parsed, problems)
     check_names(parsed, problems)
+    check_workload(parsed, problems)
     return problems.in_order()
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from noetl.errors import TemplateFailed
-from noetl.playbook.problems import Problems, nearest, suggest
-from noetl.playbook.template_uses import SCOPES, line_of, place_in, uses_of
+from noetl.playbook.check_filters import check_filters
+from noetl.playbook.problems import Problems, suggest
+from noetl.playbook.template_uses import OF_WORKLOAD, SCOPES, instead_of, line_of, place_in, uses_of
 from noetl.playbook.templates import is_template
 from noetl.playbook.tool_fields import KINDS
 from noetl.playbook.tree import Node
@@ -29,7 +30,7 @@ class _Broken:
         self._problems = problems
         self._steps = _names(tree.get("workflow"), "step")
         self._secrets = _names(tree.get("keychain"), "name")
-        self._known = SCOPES | set(_words(tree))
+        self._known = SCOPES | OF_WORKLOAD | set(_words(tree))
         self._told = {(one.line, one.column) for one in problems.errors}
 
     def check(self) -> None:
@@ -64,11 +65,11 @@ class _Broken:
             at = place_in(text, line if isinstance(line, int) else 1)
             self._problems.error("template_invalid", f"this template cannot be read: {error.message}", at)
             return
+        check_filters(text, uses, self._problems)
         for name in sorted({str(path[0]) for path in uses.paths} - self._known):
             if not uses.is_guarded((name,)):
-                close = nearest(name, self._known)
-                hint = f"did you mean {close}?" if close else "declare it under workload, or give it as input"
                 at = place_in(text, line_of(source, name))
+                hint = instead_of(name, self._known)
                 self._problems.error("undefined_name", f"nothing is called {name}", at, hint)
         asked = {path[1] for path in uses.paths if path[0] == "keychain" and len(path) > 1 and isinstance(path[1], str)}
         for name in sorted(asked - self._known):

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from noetl.errors import TemplateFailed
+from noetl.playbook.check_filters import check_filters
 from noetl.playbook.model import Step, Task
 from noetl.playbook.parse import Parsed
 from noetl.playbook.problems import Problems, nearest, suggest
-from noetl.playbook.template_uses import SCOPES, Path, Uses, line_of, place_in, uses_of
+from noetl.playbook.template_uses import OF_WORKLOAD, SCOPES, Path, Uses, instead_of, line_of, place_in, uses_of
 from noetl.playbook.templates import is_template
 from noetl.playbook.tool_fields import KINDS
 from noetl.playbook.tree import Node
@@ -42,7 +43,7 @@ class _Names:
 
     def check(self) -> None:
         tree = self._tree
-        self._each(tree.get("workload"), self._everywhere)
+        self._each(tree.get("workload"), OF_WORKLOAD | self._playbook.workload.keys() | {"keychain"}, early=True)
         for entry in [] if (keychain := tree.get("keychain")) is None else keychain.items:
             self._each(entry, self._everywhere)
         local = {name: _local(step) for name, step in self._playbook.steps.items()}
@@ -99,7 +100,8 @@ class _Names:
                 at = place_in(text, line_of(str(text.value), "keychain"))
                 self._problems.warning("secret_recorded", said, at, hint)
 
-    def _each(self, node: Node | None, known: Iterable[str]) -> None:
+    def _each(self, node: Node | None, known: Iterable[str], *, early: bool = False) -> None:
+        """Look at every template in a node; `early` ones are rendered before the first step."""
         for text in () if node is None else node.texts():
             if not is_template(text.value):
                 continue
@@ -110,17 +112,20 @@ class _Names:
                 at = place_in(text, line if isinstance(line, int) else 1)
                 self._problems.error("template_invalid", f"this template cannot be read: {error.message}", at)
                 continue
-            self._top(text, uses, frozenset(known))
+            self._top(text, uses, frozenset(known), early=early)
+            check_filters(text, uses, self._problems)
             for path in sorted(uses.paths, key=str):
                 self._below(text, path, uses)
 
-    def _top(self, text: Node, uses: Uses, known: frozenset[str]) -> None:
+    def _top(self, text: Node, uses: Uses, known: frozenset[str], *, early: bool) -> None:
         for name in sorted({str(path[0]) for path in uses.paths} - known):
             at = place_in(text, line_of(str(text.value), name))
-            close = nearest(name, known)
-            hint = f"did you mean {close}?" if close else "declare it under workload, or give it as input"
-            if name in _OF_LOOPS:
-                hint = "only a step with a loop has it"
+            if early and name in self._everywhere | _OF_LOOPS:
+                said = f"{name} is not known in workload, which is rendered before the first step"
+                hint = f"there are the other keys of workload, {', '.join(sorted(OF_WORKLOAD - {'workload'}))}"
+                self._problems.error("not_known_yet", said, at, hint)
+                continue
+            hint = "only a step with a loop has it" if name in _OF_LOOPS else instead_of(name, known)
             if uses.is_guarded((name,)):
                 self._problems.warning("undefined_name", f"nothing is called {name}", at, hint)
             else:

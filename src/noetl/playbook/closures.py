@@ -14,7 +14,7 @@ from jinja2.nodes import EvalContext
 from jinja2.utils import _PassArg
 
 from noetl.playbook.filters import PLAIN, arithmetic, bounded, presentable, resolved
-from noetl.playbook.sandbox import SANDBOX
+from noetl.playbook.sandbox import SANDBOX, error_field
 
 Render = Callable[[Mapping[str, Any]], Any]
 
@@ -111,6 +111,8 @@ def _called(node: nodes.Filter | nodes.Test) -> Render:
         or passes is _PassArg.context
     ):
         raise NotPlain
+    if function is error_field and node.args and isinstance(node.args[0], nodes.Const):
+        return _error_field(closure_of(node.node), node.args[0].value)
     value, args = closure_of(node.node), [closure_of(arg) for arg in node.args]
     if passes is not None:
         first = _EVALUATION if passes is _PassArg.eval_context else SANDBOX
@@ -118,6 +120,20 @@ def _called(node: nodes.Filter | nodes.Test) -> Render:
     if not args:
         return lambda names: function(value(names))
     return lambda names: function(value(names), *[arg(names) for arg in args])
+
+
+def _error_field(of: Render, name: str) -> Render:
+    """Return one function for a field of `output.error`, which rules ask for once per task."""
+
+    def find(names: Mapping[str, Any]) -> Any:
+        error = of(names)
+        if type(error) is dict:
+            found = error.get(name)
+            if type(found) in PLAIN:
+                return found
+        return error_field(error, name)
+
+    return find
 
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {

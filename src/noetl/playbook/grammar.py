@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from noetl.model.event import INLINE_LIMIT
 from noetl.playbook.shapes import (
     ANYTHING,
     BINDINGS,
@@ -137,7 +138,8 @@ OUTPUT: Final = Record(
             "How the results of several runs are gathered.",
         ),
         "inline_max_bytes": Field(
-            Whole(), "Results up to this size stand in the event; 49152 at most, and if left out."
+            Whole(),
+            f"Results of up to this many bytes of JSON stand in the event; {INLINE_LIMIT} at most, and if left out.",
         ),
         "preview_max_bytes": Field(Whole(), "Without effect: there are no previews."),
         "scope": Field(

@@ -168,7 +168,9 @@ PLAYBOOK: Final = Record(
         "kind": Field(Choice(("Playbook",)), "What this file is.", required=True),
         "metadata": Field(METADATA, "What the playbook is called.", required=True),
         "executor": Field(EXECUTOR, "How the workflow is run."),
-        "workload": Field(BINDINGS, "Default values; those of the request are merged over them."),
+        "workload": Field(
+            BINDINGS, "Default values, rendered for each request; those of the request are merged over them."
+        ),
         "keychain": Field(ListOf(KEYCHAIN), "Secrets and tokens."),
         "workbook": Field(
             ListOf(
@@ -176,6 +178,7 @@ PLAYBOOK: Final = Record(
                     "workbook entry",
                     {
                         "name": Field(NAME, "The name of the task.", required=True),
+                        "desc": Field(TEXT, "What the task is for."),
                         "tool": Field(TaskByKind(), "The task.", required=True),
                     },
                 )

@@ -74,7 +74,9 @@ FRAME: Final = Record(
         "lease_seconds": Field(templated(Number(positive=True)), "Seconds until a silent worker loses the frame; 120."),
         "heartbeat_seconds": Field(templated(Number(positive=True)), "Seconds between signs of life; 30."),
         "row_concurrency": Field(templated(Whole(1)), "Rows of a frame worked on at once; 1."),
-        "process": Field(Choice(("row", "frame")), "Run the tasks for each row, or once for the frame."),
+        "process": Field(
+            Choice(("row", "frame")), "Run the tasks for each row, or once for the frame, which then has one result."
+        ),
         "commit": Field(Choice(("row", "frame")), "Write the last task for each row, or once for the frame."),
         "verify_ipc": Field(FLAG, "Whether what its frames read from memory is proven by its digest; false."),
         "retry_mode": Field(Choice(("whole_frame", "resume")), "What a new try starts with."),

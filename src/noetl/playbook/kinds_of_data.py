@@ -57,7 +57,7 @@ _END: Final = {
     "type": Field(templated(Choice(("postgres", "duckdb", "http"))), "The kind of system.", required=True),
     "auth": Field(ANYTHING, "The credential for it."),
     "table": Field(TEXT, "The table, for postgres and duckdb."),
-    "database": Field(TEXT, "The database file, for duckdb."),
+    "database": Field(TEXT, "The database file, for duckdb; one of the execution on this worker if left out."),
     "url": Field(TEXT, "The address, for http."),
     "headers": Field(templated(BINDINGS), "HTTP headers."),
     "params": Field(templated(BINDINGS), "The parameters of the address's query."),
@@ -94,7 +94,7 @@ DATA_KINDS: Final[Mapping[str, Kind]] = {
         "Runs SQL statements in DuckDB.",
         {
             **_DUCKDB,
-            "database": Field(TEXT, "The database: :memory: or a file."),
+            "database": Field(TEXT, "The database: :memory: or a file; one of the execution on this worker if left out."),
             "params": Field(Either((ListOf(ANYTHING), BINDINGS, Template())), "Parameters of the statement."),
             "db_type": Field(TEXT, "The kind of database that is attached."),
             "gcs_credential": Field(TEXT, "The credential for Google Cloud Storage."),

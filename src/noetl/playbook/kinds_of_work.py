@@ -26,7 +26,7 @@ from noetl.playbook.shapes import (
 
 WORK_KINDS: Final[Mapping[str, Kind]] = {
     "python": Kind(
-        "Runs Python code: it assigns `result`, returns, or defines `main`.",
+        "Runs Python code: it assigns `result`, returns, or defines `main`, and finds `args`, `context`, `execution_id` and `json`.",
         {
             "code": Field(TEXT, "The code."),
             "script": ELSEWHERE,
@@ -88,7 +88,7 @@ WORK_KINDS: Final[Mapping[str, Kind]] = {
             "payload": Field(BINDINGS, "Another word for input."),
             "return_step": Field(TEXT, "Wait for it, and take the result of this step."),
             "return_result": Field(SWITCH, "Wait for it, and take its result."),
-            "wait": Field(SWITCH, "Whether to wait for its end; false goes on at once with its execution id."),
+            "wait": Field(SWITCH, "Whether to wait for its end, as it does if left out; false goes on at once with its execution id."),
             "result_step": Field(TEXT, "The step whose result is taken."),
             "timeout": TIMEOUT,
             "poll_interval": Field(templated(Number(positive=True)), "Without effect: a run that waits holds no worker."),

@@ -6,7 +6,9 @@ is not listed here stays as it is, for the grammar to refuse. Places stay those 
 
 from __future__ import annotations
 
+from noetl.playbook.legacy_fields import without_assert
 from noetl.playbook.legacy_frames import with_frame
+from noetl.playbook.legacy_index import gives_index, with_index
 from noetl.playbook.legacy_tasks import LegacyTasks, inside
 from noetl.playbook.model import Place
 from noetl.playbook.problems import Problems, nearest
@@ -36,16 +38,20 @@ class _Legacy(LegacyTasks):
             self.say("executor.spec.loop_mode", "write mode: fanout in each loop.spec", mode.place)
             root = inside(root, ("executor", "spec"), lambda spec: spec.without("loop_mode"))
         root = self.each(root, "workbook", self._entry)
-        return self.each(root, "workflow", lambda step: self._step(step, mode))
+        root = self.each(root, "workflow", lambda step: self._step(step, mode))
+        if gives_index(root):
+            return root
+        return self.each(root, "workflow", lambda step: with_index(step, self.say))
 
     def _entry(self, entry: Node) -> Node:
+        entry = without_assert(entry, self.say)
         tool = entry.get("tool")
         return entry if tool is None else entry.with_entry("tool", self.task(tool))
 
     def _step(self, step: Node, mode: Node | None) -> Node:
         if not isinstance(step.value, dict) or "step" not in step.mapping:
             return step
-        step = self._tool(step)
+        step = self._tool(self._retry(without_assert(step, self.say)))
         step = self._routes(step)
         step = self._loop_mode(with_frame(step, self.say, self.problems), mode)
         return self.each_under(step, ("spec", "policy", "admit"), "rules", self.condition)
@@ -67,6 +73,18 @@ class _Legacy(LegacyTasks):
             self.say("output on a step", "move it into the tool", step.key_place("output"))
             step, tool = step.without("output"), self.with_output(tool, output)
         return step.with_entry("tool", tool, step.key_place("tool"))
+
+    def _retry(self, step: Node) -> Node:
+        """Move a step's `retry` to its task; for several tasks nobody can say which of them was meant."""
+        retry, tool, at = step.get("retry"), step.get("tool"), step.key_place("retry")
+        if retry is None:
+            return step
+        if tool is None or not isinstance(tool.value, dict) or "retry" in tool.mapping:
+            said = "retry of a step that is not one task"
+            hint = "give each task that may be tried again a rule of its own: spec: {policy: {rules: […]}}"
+            self.problems.error("misplaced_field", said, at, hint)
+            return step.without("retry")
+        return step.without("retry").with_entry("tool", tool.with_entry("retry", retry, at), step.key_place("tool"))
 
     def _iterator(self, step: Node, tool: Node) -> Node:
         rows, name, inner = tool.get("collection"), tool.get("element") or tool.get("iterator"), tool.get("task")

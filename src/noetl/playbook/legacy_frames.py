@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from noetl.playbook.legacy_tasks import inside
 from noetl.playbook.model import Place
-from noetl.playbook.problems import Problems
+from noetl.playbook.problems import Problems, Say
 from noetl.playbook.tree import Node
 
 _PLACES = ((), ("loop",), ("loop", "spec"))
@@ -21,8 +21,6 @@ _WORDS = {
     "memory_bytes": (_FRAME, "max_bytes"),
     "parallelism": (_SPEC, "max_in_flight"),
 }
-
-Say = Callable[[str, str, Place], None]
 
 
 def with_frame(step: Node, say: Say, problems: Problems) -> Node:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from noetl.playbook.legacy_fields import with_fields
+from noetl.playbook.legacy_retry import with_retry
 from noetl.playbook.model import Place
 from noetl.playbook.problems import Problems
+from noetl.playbook.tool_fields import KINDS
 from noetl.playbook.tree import Node
 
 _OWN_ARGS = frozenset({"container"})
@@ -50,7 +53,10 @@ class LegacyTasks:
             task = self._renamed(task, "args", "input")
         if word == "http" and "endpoint" in task.mapping and "url" not in task.mapping:
             task = self._renamed(task, "endpoint", "url")
-        task = self._script(self._libraries(task) if word == "python" else task)
+        task = self._script(task)
+        if word is not None and word in KINDS:  # another kind may have fields of its own by these names
+            task = with_fields(task, word, self.say, self.problems)
+            task = with_retry(task, self.say, self.problems)
         chosen = task.get("output_select")
         if chosen is not None:
             self.say(
@@ -85,17 +91,6 @@ class LegacyTasks:
     def _renamed(self, task: Node, old: str, new: str) -> Node:
         self.say(old, f"write {new}", task.key_place(old))
         return task.renamed(old, new)
-
-    def _libraries(self, task: Node) -> Node:
-        libraries, code = task.get("libs"), task.get("code")
-        if libraries is None or code is None or code.text is None or not isinstance(libraries.value, dict):
-            return task
-        lines = [_import(name, what) for name, what in libraries.mapping.items()]
-        if None in lines:
-            return task
-        self.say("libs", "write import statements at the top of the code", task.key_place("libs"))
-        source = "".join(f"{line}\n" for line in lines) + code.text
-        return task.without("libs").with_entry("code", Node(source, code.place))
 
     def _script(self, task: Node) -> Node:
         address = task.get("script", "source", "endpoint")
@@ -170,17 +165,6 @@ class LegacyTasks:
                 given = given.with_entry(f"{scope}.{key}", value, values.key_place(key))
             then = then.without(old).with_entry("set", given)
         return then
-
-
-def _import(name: str, what: Node) -> str | None:
-    module, member = what.text or "", ""
-    if isinstance(what.value, dict):
-        module, member = (str(node.value) if (node := what.get(key)) else "" for key in ("from", "import"))
-        if not member.isidentifier():
-            return None
-    if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        return None
-    return f"from {module} import {member} as {name}" if member else f"import {module} as {name}"
 
 
 def inside(node: Node, path: tuple[str, ...], change: Callable[[Node], Node]) -> Node:

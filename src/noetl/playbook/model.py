@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from noetl.model.event import INLINE_LIMIT
+
 LoopMode = Literal["sequential", "parallel", "cursor", "fanout"]
 Verb = Literal["continue", "retry", "jump", "break", "fail"]
 Backoff = Literal["none", "fixed", "linear", "exponential"]
@@ -75,7 +77,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
     select: tuple[Select, ...] = ()
     accumulate: Accumulate | None = None
-    inline_max_bytes: int = 65_536
+    inline_max_bytes: int = INLINE_LIMIT
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,6 +212,8 @@ class Playbook(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any]
     executor: dict[str, Any] = {}
     workload: dict[str, Any] = {}
+    workload_origins: Any = None
+    """In which lines the templates of its defaults stand: see `origins`."""
     keychain: tuple[KeychainEntry, ...] = ()
     workbook: dict[str, Task] = {}
     steps: dict[str, Step]

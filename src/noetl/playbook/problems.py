@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import msgspec
@@ -12,6 +12,8 @@ from noetl.errors import PlaybookInvalid
 from noetl.playbook.model import Place
 
 Severity = Literal["error", "warning"]
+Say = Callable[[str, str, Place], None]
+"""Tells about an old spelling: what it is, what to write instead, and where it stands."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from noetl.playbook.filters import (
     refuse_spread,
     resolved,
 )
+from noetl.playbook.reference_fields import reference_field
 
 _PADDING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
 
@@ -100,12 +101,16 @@ class Sandbox(ImmutableSandboxedEnvironment):
             try:
                 return resolved(obj[attribute])
             except (KeyError, TypeError):
-                pass
+                if (made := reference_field(obj, attribute)) is not None:
+                    return made
         return resolved(super().getattr(obj, attribute))
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Look up `obj[argument]`."""
-        return resolved(super().getitem(obj, argument))
+        found = super().getitem(obj, argument)
+        if isinstance(found, Undefined) and (made := reference_field(obj, argument)) is not None:
+            return made
+        return resolved(found)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Apply a binary operator within bounds."""
@@ -124,3 +129,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 SANDBOX = Sandbox()
+
+
+def error_field(error: Any, name: str) -> Any:
+    """Return a field that every error has: null where there is no error, or where it does not say."""
+    if type(error) is dict:
+        return resolved(error.get(name))
+    return None if error is None else SANDBOX.getattr(error, name)
+
+
+SANDBOX.filters["error_field"] = error_field

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from jinja2 import Environment, nodes
 
 from noetl.playbook.model import Place
-from noetl.playbook.templates import compiled
+from noetl.playbook.problems import nearest
+from noetl.playbook.templates import NO_CLOCK, compiled, is_clock
 from noetl.playbook.tree import Node
 
 Path = tuple[str | int, ...]
@@ -18,6 +20,8 @@ SCOPES = frozenset({
     "frame", "loop", "results", "_prev", "_task", "_attempt", "fanin", "__frame_max_rows",
 })  # fmt: skip
 """Names every playbook has."""
+OF_WORKLOAD = frozenset({"workload", "execution_id", "catalog_id", "job", "path"})
+"""Names that the defaults of a workload have besides its own keys: they are rendered before the first step."""
 _ENVIRONMENT = Environment(autoescape=True)  # it parses only: nothing is rendered with it
 _DEFINED = frozenset({"defined", "undefined"})
 _DEFAULT = frozenset({"default", "d"})
@@ -25,10 +29,11 @@ _DEFAULT = frozenset({"default", "d"})
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """Every dotted name in a template, and those it is careful about, with `default` or `is defined`."""
+    """Every dotted name in a template, those it is careful about, with `default` or `is defined`, and its filters."""
 
     paths: frozenset[Path]
     guarded: frozenset[Path]
+    filters: frozenset[str]
 
     def is_guarded(self, path: Path) -> bool:
         """Tell whether the template goes on if this is missing."""
@@ -41,10 +46,21 @@ def uses_of(source: str) -> Uses:
     template = compiled(source)
     guarded: set[Path] = set()
     tree = _ENVIRONMENT.parse(source)
+    filters: set[str] = set()
     for test in tree.find_all((nodes.Test, nodes.Filter)):
+        if isinstance(test, nodes.Filter):
+            filters.add(test.name)
         if isinstance(test, nodes.Test | nodes.Filter) and test.name in _DEFINED | _DEFAULT and test.node is not None:
             guarded.add(_path(test.node))
-    return Uses(frozenset(template.paths), frozenset(guarded - {()}))
+    return Uses(frozenset(template.paths), frozenset(guarded - {()}), frozenset(filters))
+
+
+def instead_of(name: str, known: Iterable[str]) -> str:
+    """Propose what to write in place of a name that nobody gives."""
+    if is_clock(name):
+        return NO_CLOCK
+    close = nearest(name, known)
+    return f"did you mean {close}?" if close else "declare it under workload, or give it as input"
 
 
 def place_in(node: Node, line: int) -> Place:

@@ -17,6 +17,7 @@ from jinja2.exceptions import SecurityError, TemplateError
 
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.playbook.closures import Render
+from noetl.playbook.error_fields import with_error_fields
 from noetl.playbook.expressions import FailedAt, text_of, value_of
 from noetl.playbook.filters import resolved
 from noetl.playbook.origins import Origin, origins_at
@@ -25,6 +26,11 @@ from noetl.playbook.sandbox import SANDBOX
 Path = tuple[str | int, ...]
 
 _EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_CLOCKS = frozenset({"now", "utcnow", "today", "random", "uuid", "uuid4"})
+NO_CLOCK = (
+    "templates have no clock and no chance, for a replay must come to the same: take it in a python task, or in SQL"
+)
+"""What is said of a name that would give another value each time."""
 _FALSE = frozenset({"", "false", "0", "no", "none"})
 _TRUE = frozenset({"true", "1", "yes"})
 
@@ -32,6 +38,11 @@ _TRUE = frozenset({"true", "1", "yes"})
 def is_template(text: object) -> bool:
     """Tell whether a value is text that has to be rendered."""
     return isinstance(text, str) and ("{{" in text or "{%" in text)
+
+
+def is_clock(name: str) -> bool:
+    """Tell whether a name asks for the time or for chance, which templates do not have."""
+    return name in _CLOCKS
 
 
 def holds(value: Any, place: Literal["arc", "policy", "admit"]) -> bool:
@@ -58,6 +69,8 @@ class Template:
         self._lines = _paths_in(tree, self.names)
         self.paths = frozenset(self._lines)
         """What it asks for in full, such as `("fetch", "rows", 0, "id")`."""
+        if "output" in self.names:
+            tree = with_error_fields(tree)
         expression = _only_expression(tree)
         self.is_expression = expression is not None
         self._render = text_of(tree) if expression is None else value_of(expression)
@@ -88,6 +101,8 @@ class Template:
         else:
             part, whole, line = self._missing(str(error), names, line)
             said = f"{part!r} is undefined" if part else "a name that is only known at run time is undefined"
+            if is_clock(part):
+                said += f" ({NO_CLOCK})"
             name, details = part.rpartition(".")[2], {"missing": whole}
         place = f"in {self._excerpt(name, line)} ({_line(line, origin)})"
         return TemplateFailed(f"{where}: {said} {place}", hint=None, where=where, line=line, **details)

@@ -23,6 +23,7 @@ from noetl.runtime.frames_on_spark import frame_pool
 from noetl.runtime.hints import open_hints
 from noetl.runtime.locality import patience_of, process_locator, wish_of
 from noetl.runtime.nudging import nudging
+from noetl.runtime.scratch import kept_scratch
 from noetl.runtime.secrets import LocalSecrets
 from noetl.runtime.settings import FramePolicy, FramePolicyDefaults
 from noetl.runtime.telemetry import Metrics
@@ -59,6 +60,7 @@ async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics |
         kinds=tuple(sorted(known_kinds())),
         patience=patience_of(runtime.settings),
         defaults=_defaults(runtime.settings.frame_policy_defaults),
+        max_child_depth=runtime.settings.runtime.scheduler.max_child_depth,
     )
     if metrics is not None:
         metrics.watch_reaper(engine.reaper)
@@ -121,6 +123,7 @@ async def open_worker(
         secrets=secrets,
         store=for_consumer(runtime.payloads, "worker"),
         resources=resources,
+        find=dispatch.reference,
         inline_bytes=runtime.settings.payload_store.threshold_bytes,
     )
     worker = Worker(
@@ -135,9 +138,10 @@ async def open_worker(
     running = asyncio.get_running_loop().create_task(worker.run(), name="noetl-worker")
     renewing = asyncio.get_running_loop().create_task(_renew(secrets), name="noetl-keychain")
     try:
-        yield worker
-        await worker.stop()
-        await running
+        async with kept_scratch(resources, runtime.settings, dispatch):
+            yield worker
+            await worker.stop()
+            await running
     finally:
         if not running.done():
             running.cancel()

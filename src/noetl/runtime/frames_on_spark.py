@@ -23,6 +23,7 @@ from noetl.dispatch.grants import CommandGrant, LeaseRef
 from noetl.dispatch.port import Dispatch
 from noetl.execute.keeper import Renewing
 from noetl.execute.resources import WorkerResources
+from noetl.execute.scratch import keep_scratch
 from noetl.execute.services import Services
 from noetl.execute.tools.registry import known_kinds, load_tools
 from noetl.ledger.database import Database
@@ -97,9 +98,14 @@ class OnExecutor:
             dispatch, secrets = await (self._direct(stack) if "database_url" in self._reach else self._remote(stack))
             resources = WorkerResources()
             stack.push_async_callback(resources.aclose)
+            await keep_scratch(resources, self._settings.cache_directory / "scratch")
             tools = load_tools({"python": {"cache": self._settings.cache_directory / "python"}})
             store = for_consumer(open_payloads(self._settings), "spark")
-            yield Services(scope=self._scope, tools=tools, secrets=secrets, store=store, resources=resources), dispatch
+            services = Services(
+                scope=self._scope, tools=tools, secrets=secrets, store=store, resources=resources,
+                find=dispatch.reference,
+            )  # fmt: skip
+            yield services, dispatch
 
     @asynccontextmanager
     async def beats(self) -> AsyncIterator[Renewing[LeaseRef]]:

@@ -21,6 +21,7 @@ from noetl.runtime.frames_on_spark import frame_pool
 from noetl.runtime.locality import remote_name, wish_of
 from noetl.runtime.pipelines import task_worker
 from noetl.runtime.remote_secrets import RemoteSecrets
+from noetl.runtime.scratch import kept_scratch
 from noetl.runtime.server_api import ServerApi
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import open_payloads
@@ -54,6 +55,7 @@ async def open_remote_worker(
             secrets=RemoteSecrets(api, settings.key_directory),
             store=for_consumer(open_payloads(settings), "worker"),
             resources=resources,
+            find=dispatch.reference,
             inline_bytes=settings.payload_store.threshold_bytes,
         )
         most = settings.runtime.scheduler.max_inflight_frames_per_worker
@@ -63,6 +65,7 @@ async def open_remote_worker(
             async with (
                 _registered(api, waiting, settings, name, slots),
                 _tasks(settings, scope, url, token, name, services),
+                kept_scratch(resources, settings, dispatch),
             ):
                 running = asyncio.get_running_loop().create_task(worker.run(), name="noetl-worker")
                 try:

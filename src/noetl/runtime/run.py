@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from noetl.catalog.playbooks import Entry
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant
 from noetl.errors import InputError
+from noetl.model.stream import Scope
 from noetl.plan.state import State
 from noetl.runtime.engine import open_engine, open_worker
 from noetl.runtime.projector import catch_up
@@ -20,8 +24,12 @@ from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
 from noetl.runtime.write_path import open_write_path
 
+_log = logging.getLogger(__name__)
+
 RUN_SLOTS = 128
 """Slots of a run in one process: they wait for the network far more than they compute."""
+INTERRUPTED_SECONDS = 5.0
+"""How long an interrupted process stays to end what it began; children that are left then have an ended parent."""
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,9 +121,11 @@ async def run_entry(
         began = time.monotonic()
         state = await engine.start(runtime.scope, entry, workload, requested_by="cli")
         watcher.started(runtime, engine, state)
-        state = await _finished(runtime, engine, state)
+        async with cancelled_if_interrupted(engine, runtime.scope, state.execution_id):
+            state = await engine.finished(runtime.scope, state.execution_id)
         seconds = time.monotonic() - began
-    await engine.children.close()
+    async with cancelled_if_interrupted(engine, runtime.scope, state.execution_id):
+        await engine.children.settled()
     if project:
         await catch_up(runtime)
     found = state.results.get(state.result_step or "")
@@ -138,10 +148,15 @@ async def run_entry(
     )
 
 
-async def _finished(runtime: Runtime, engine: Engine, state: State) -> State:
+@asynccontextmanager
+async def cancelled_if_interrupted(engine: Engine, scope: Scope, execution_id: int) -> AsyncIterator[None]:
+    """When the user interrupts the block, end what was begun in the ledger, too, before the process goes."""
     try:
-        return await engine.finished(runtime.scope, state.execution_id)
+        yield
     except asyncio.CancelledError:
-        # Interrupted by the user: what was begun is ended in the ledger, too, before the process goes.
-        await engine.cancel(runtime.scope, state.execution_id, reason="interrupted", by="cli")
+        try:
+            async with asyncio.timeout(INTERRUPTED_SECONDS):
+                await engine.cancel(scope, execution_id, reason="interrupted", by="cli")
+        except TimeoutError:
+            _log.warning("not all that execution %s started is stopped yet; a reaper will see to it", execution_id)
         raise

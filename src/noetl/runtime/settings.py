@@ -49,6 +49,10 @@ class Scheduler(Section):
         description="Frames one worker may hold at a time, so that loops leave some of its slots to other work; null: as many "
         "as it has slots.",
     )
+    max_child_depth: Count = Field(
+        default=50,
+        description="Levels that playbooks may call each other down; a task that would start a playbook deeper fails.",
+    )
 
 
 class Runtime(Section):

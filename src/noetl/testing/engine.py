@@ -11,6 +11,7 @@ from typing import Any
 
 from noetl.dispatch.engine import Engine
 from noetl.execute.tools.registry import known_kinds
+from noetl.plan.depth import MAX_CHILD_DEPTH
 from noetl.runtime.engine import open_worker, producer_of
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
@@ -47,7 +48,13 @@ class Driven:
 
 @asynccontextmanager
 async def open_short_leased(
-    url: str, home: Path, *, slots: int = 0, reaps: bool = False, role: str = "test"
+    url: str,
+    home: Path,
+    *,
+    slots: int = 0,
+    reaps: bool = False,
+    role: str = "test",
+    max_child_depth: int = MAX_CHILD_DEPTH,
 ) -> AsyncIterator[Driven]:
     """Give an engine on a database, with a worker if it has slots, and with a reaper if asked for."""
     settings = Settings.model_validate({"runtime": {"home": str(home)}, "database": {"url": url}})
@@ -64,6 +71,7 @@ async def open_short_leased(
             reap_every_seconds=REAP_SECONDS,
             idle_seconds=IDLE_SECONDS,
             command_lease_seconds=LEASE_SECONDS,
+            max_child_depth=max_child_depth,
         )
         stack.push_async_callback(engine.close)
         if reaps:

@@ -231,7 +231,7 @@ class TableSink:
         try:
             if self._connection is None or self._connection.is_closed():
                 target = await self._target()
-                self._connection = await target.connect(json_as_text=True)
+                self._connection = await target.connect_as_driver()
             async with self._connection.transaction(isolation=isolation):
                 yield self._connection
         except LOST as problem:

@@ -67,14 +67,70 @@ async def test_a_child_gives_its_result_or_that_of_the_step_asked_for(playbooks:
             tool:
               - {name: one, kind: playbook, path: tests/child, input: {n: "{{ part.n }}"}, return_step: work}
               - {name: two, kind: playbook, path: tests/child, input: {n: "{{ one.n }}"}, set: {ctx.last: "{{ output.data.last }}"}}
+            set: {ctx.ids: "{{ [whole.execution_id, part.execution_id, sequence.execution_id] }}"}
         """)
     )
 
     assert state.status == "COMPLETED", state.error
     assert state.results["whole"].data == {"last": 11}
     assert state.results["part"].data == {"n": 15}
-    assert state.results["sequence"].data == {"last": 61}
-    assert state.ctx == {"last": 61}
+    assert state.results["sequence"].data == {"last": 61, "execution_id": state.ctx["ids"][2]}
+    assert state.ctx["last"] == 61
+    children = [await playbooks.finished(int(one)) for one in state.ctx["ids"]]
+    assert [child.result_step for child in children] == ["last"] * 3
+    assert {child.parent_execution_id for child in children} == {state.execution_id}
+    assert len(set(state.ctx["ids"])) == 3
+
+
+async def test_the_id_of_a_child_is_there_whatever_it_came_to(playbooks: Playbooks) -> None:
+    await playbooks.register(
+        playbook(
+            """
+            workload: {what: none}
+            workflow:
+              - step: work
+                tool:
+                  kind: python
+                  input: {what: "{{ what }}"}
+                  code: "result = {'none': None, 'number': 7, 'own': {'execution_id': 'mine'}, 'large': 'x' * 100000}[what]"
+            """,
+            "tests/gives",
+        )
+    )
+    state = await playbooks.run(
+        playbook("""
+        workflow:
+          - step: empty
+            tool: {kind: playbook, path: tests/gives, wait: true}
+            next: {arcs: [{step: number}]}
+          - step: number
+            tool: {kind: playbook, path: tests/gives, input: {what: number}, wait: true}
+            next: {arcs: [{step: own}]}
+          - step: own
+            tool: {kind: playbook, path: tests/gives, input: {what: own}, wait: true}
+            next: {arcs: [{step: large}]}
+          - step: large
+            tool: {kind: playbook, path: tests/gives, input: {what: large}, wait: true}
+            next: {arcs: [{step: listed}]}
+          - step: listed
+            tool:
+              - {name: nothing, kind: playbook, path: tests/gives, wait: true, set: {ctx.nothing: "{{ output.child.execution_id }}"}}
+              - name: seven
+                kind: playbook
+                path: tests/gives
+                input: {what: number}
+                wait: true
+                set: {ctx.seven: "{{ output.child.execution_id }}"}
+            set: {ctx.ids: "{{ [empty.execution_id, number.execution_id, large.execution_id] }}", ctx.own: "{{ own.execution_id }}"}
+        """)
+    )
+
+    assert state.status == "COMPLETED", state.error
+    ids = [*state.ctx["ids"], state.ctx["nothing"], state.ctx["seven"]]
+    children = [await playbooks.finished(int(one)) for one in ids]
+    assert [child.workload["what"] for child in children] == ["none", "number", "large", "none", "number"]
+    assert state.ctx["own"] == "mine", "a field that the child gave stands"
+    assert (state.results["number"].data, state.results["listed"].data) == (7, 7)
 
 
 async def test_every_row_of_a_loop_is_a_child(playbooks: Playbooks) -> None:
@@ -139,7 +195,8 @@ async def test_a_row_whose_child_fails_fails_alone(playbooks: Playbooks) -> None
     assert state.status == "COMPLETED", state.error
     data = state.results["each"].data
     assert (data["completed"], data["failed"], state.swallowed) == (2, 1, 1)
-    assert data["results"] == [{"last": 3}, None, {"last": 3}]
+    assert [row and row["last"] for row in data["results"]] == [3, None, 3]
+    assert len({row["execution_id"] for row in data["results"] if row}) == 2
 
 
 async def test_cancelling_a_parent_cancels_everything_below_it(playbooks: Playbooks, gate: Gate) -> None:

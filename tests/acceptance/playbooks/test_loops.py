@@ -195,6 +195,30 @@ async def test_an_empty_collection_is_done_at_once(playbooks: Playbooks) -> None
         assert counts(state) == (0, 0, 0, 0)
 
 
+@pytest.mark.parametrize("size", [1, 40_000], ids=["in the event", "behind a manifest"])
+@pytest.mark.parametrize("mode", ["sequential", "parallel, max_in_flight: 2"])
+async def test_frames_worked_off_as_one_have_one_result_each(playbooks: Playbooks, mode: str, size: int) -> None:
+    state = await loop(
+        playbooks,
+        f"{{mode: {mode}, frame: {{max_rows: 4, process: frame}}}}",
+        tool="{kind: python, input: {rows: '{{ frame.rows }}'},"
+        f" code: \"result = {{'rows': rows, 'text': 'x' * {size}}}\"}}",
+        rows=list(range(7)),
+        after="    next: {arcs: [{step: after}]}\n"
+        "  - step: after\n    loop: {in: '{{ each }}', iterator: one}\n"
+        "    tool: {kind: python, input: {one: '{{ iter.one }}'}, code: \"result = one['rows']\"}\n",
+    )
+
+    assert state.status == "COMPLETED", state.error
+    assert state.results["after"].data["results"] == [[0, 1, 2, 3], [4, 5, 6]]
+    assert counts(state) == (7, 7, 0, 2)
+    inline = state.results["each"].data.get("results")
+    assert inline == ([{"rows": [0, 1, 2, 3], "text": "x"}, {"rows": [4, 5, 6], "text": "x"}] if size == 1 else None)
+    committed = await playbooks.events(state.execution_id, "frame.committed")
+    rows = [event["meta"]["row_count"] for event in committed if event["node_name"] == "each"]
+    assert sorted(rows) == [3, 4]
+
+
 async def test_frames_worked_off_as_one_are_tried_again_as_one(playbooks: Playbooks) -> None:
     tried: list[list[int]] = []
 
@@ -218,6 +242,7 @@ async def test_frames_worked_off_as_one_are_tried_again_as_one(playbooks: Playbo
     assert (state.error or "").startswith("4 of 10 rows failed; first: rows 4 to 7: POST ")
     assert sorted(tried) == [[0, 1, 2, 3]] * 2 + [[4, 5, 6, 7]] * 2 + [[8, 9]]
     assert counts(state)[1:3] == (6, 4)
+    assert [one is None for one in state.results["each"].data["results"]] == [False, True, False]
     kinds = Counter(event["event_type"] for event in await playbooks.events(state.execution_id))
     assert (kinds["frame.attempt_failed"], kinds["frame.failed"], kinds["frame.committed"]) == (2, 1, 2)
 

@@ -196,3 +196,90 @@ async def test_errors_that_are_let_pass_are_counted_for_everybody_to_see(playboo
     assert state.ctx == {"seen": "not_found"}
     (ended,) = await playbooks.events(found.execution_id, "playbook.completed")
     assert ended["meta"]["swallowed"] == 4
+
+
+async def test_rules_sets_and_arcs_may_ask_for_the_error_of_what_went_well(playbooks: Playbooks, moody: Moody) -> None:
+    """Every form in every place, once after a success and once after an error; events say null, as ever."""
+    text = playbook("""
+    workload: {url: "", fails: 0, passes: true}
+    workflow:
+      - step: ask
+        tool:
+          name: get
+          kind: http
+          url: "{{ url }}/{{ execution_id }}?fails={{ fails }}"
+          spec:
+            policy:
+              rules:
+                - {when: "{{ output.error.kind == 'rate_limit' }}", then: {do: fail}}
+                - {when: "{{ output.error.retryable and output.error.http_status == 429 }}", then: {do: fail}}
+                - when: "{{ output.error is none and output.error == none and not output.error }}"
+                  then:
+                    do: continue
+                    set: {ctx.rule: "{{ [output.error.kind, output.error.message, output.error.code, output.error | tojson] }}"}
+                - {when: "{{ output.error.kind == 'server_error' and passes }}", then: {do: continue, set: {ctx.rule: "{{ output.error.http_status }}"}}}
+        set: {ctx.step: "{{ output.error.kind }}", ctx.whole: "{{ output.error }}", ctx.text: "{{ output.error | tojson }}"}
+        next:
+          arcs:
+            - {step: busy, when: "{{ output.error.kind == 'rate_limit' }}"}
+            - {step: broken, when: "{{ output.error.retryable }}", set: {ctx.arc: "{{ output.error.message }}"}}
+            - {step: fine, when: "{{ output.error is none and output.error.pg_code == none }}", set: {ctx.arc: "{{ output.error.exception_type }}"}}
+      - step: busy
+        tool: {kind: noop}
+      - step: broken
+        tool: {kind: noop}
+      - step: fine
+        tool: {kind: noop}
+    """)
+    state = await playbooks.run(text, {"url": moody.url})
+    assert state.status == "COMPLETED", state.error
+    assert state.ctx == {"rule": [None, None, None, "null"], "step": None, "whole": None, "text": "null", "arc": None}
+    assert "fine" in state.runs
+    (ended,) = await playbooks.events(state.execution_id, "command.completed")
+    assert ended["result"].get("error") is None
+    assert ended["context"]["set"]["rule"] == [None, None, None, "null"]
+
+    passed = await playbooks.run(text, {"url": moody.url, "fails": 1})
+    assert passed.status == "COMPLETED", passed.error
+    assert (passed.ctx["rule"], passed.ctx["step"], passed.ctx["text"]) == (503, None, "null")
+    failed = await playbooks.run(text, {"url": moody.url, "fails": 1, "passes": False})
+    assert failed.status == "COMPLETED", failed.error
+    assert "broken" in failed.runs
+    assert "503" in failed.ctx["arc"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "tool: {kind: noop, spec: {policy: {rules: [{when: '{{ output.error.knid }}', then: {do: break}}]}}}",
+        "tool: {kind: noop}\n    set: {ctx.x: '{{ output.error.knid }}'}",
+        "tool: {kind: noop}\n    next: {arcs: [{step: bad, when: '{{ output.error.knid }}'}]}",
+    ],
+    ids=["rule", "set", "arc"],
+)
+async def test_a_field_that_no_error_has_fails_the_step(playbooks: Playbooks, body: str) -> None:
+    """INV-41."""
+    state = await playbooks.run(playbook(f"workflow:\n  - step: bad\n    {body}\n"))
+    assert state.status == "FAILED"
+    assert "'output.error.knid' is undefined" in (state.error or "")
+
+
+async def test_arcs_of_a_loop_may_ask_for_every_field_of_its_error(playbooks: Playbooks) -> None:
+    state = await playbooks.run(
+        playbook("""
+        workflow:
+          - step: each
+            loop: {in: [1, 0], iterator: n}
+            tool: {kind: python, input: {n: "{{ iter.n }}"}, code: "result = 1 / n"}
+            next:
+              arcs:
+                - {step: busy, when: "{{ output.error.http_status == 429 }}"}
+                - {step: handled, when: "{{ output.error.kind == 'unknown' and output.error.code is none }}"}
+          - step: busy
+            tool: {kind: noop}
+          - step: handled
+            tool: {kind: noop}
+        """)
+    )
+    assert state.status == "COMPLETED", state.error
+    assert "handled" in state.runs

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from noetl.payloads.codec import decode_json
+from noetl.payloads.codec import JSON, decode_json
 from noetl.testing.playbooks import Playbooks, playbook
 
 
@@ -272,3 +273,61 @@ async def test_a_childs_large_results_are_its_parents(playbooks: Playbooks) -> N
     assert state.status == "COMPLETED", state.error
     assert state.ctx == {"total": 50, "last": 49, "length": 99_999, "seen": 49, "rows": 50, "text": 99_999}
     assert (state.results["large"].data, "results" in state.results["call"].data) == (None, False)
+
+
+async def test_a_reference_is_read_and_given_back_in_every_form(playbooks: Playbooks) -> None:
+    """Its text, the fields older playbooks read, and an object of these; what is recorded of it stays the same."""
+    state = await playbooks.run(
+        playbook("""
+        workflow:
+          - step: big
+            tool: {kind: python, code: "result = {'rows': ['x' * 100 for _ in range(1000)]}"}
+            set: {ctx.kept: "{{ output.ref }}", ctx.bytes: "{{ output.ref.meta.bytes }}"}
+            next: {arcs: [{step: text, when: "{{ big._ref.kind == 'result_ref' and ctx.kept.ref == big._ref.uri }}"}]}
+          - step: text
+            tool: {kind: artifact, action: get, ref: "{{ big._ref.ref }}"}
+            next: {arcs: [{step: object}]}
+          - step: object
+            tool: {kind: artifact, action: get, input: {result_ref: {kind: "{{ big._ref.kind }}", ref: "{{ ctx.kept.ref }}", meta: "{{ big._ref.meta }}"}}}
+            next: {arcs: [{step: rows}]}
+          - step: rows
+            loop: {in: [1, 2], iterator: n}
+            tool: {kind: result_fetch, ref: "{{ big._ref.ref }}", output: {select: [{path: "$.rows[0]", as: first}]}}
+            next: {arcs: [{step: meta}]}
+          - step: meta
+            tool: {kind: python, input: {meta: "{{ ctx.kept.meta }}"}, code: "result = meta"}
+        """)
+    )
+
+    assert state.status == "COMPLETED", state.error
+    ref = state.results["big"].ref
+    assert ref is not None
+    for step in ("text", "object"):
+        assert len((await playbooks.data(state, step))["rows"]) == 1000
+    assert state.results["rows"].data["completed"] == 2
+    assert state.ctx == {"kept": msgspec.to_builtins(ref), "bytes": ref.bytes}
+    assert state.results["meta"].data == {
+        "content_type": JSON, "media_type": JSON, "bytes": ref.bytes, "sha256": ref.sha256, "schema_digest": None,
+        "row_count": None, "compression": "zstd" if ref.encoding == "zstd" else None,
+    }  # fmt: skip
+
+
+async def test_the_text_of_a_reference_is_looked_up_within_the_organization(playbooks: Playbooks) -> None:
+    big = await playbooks.run(
+        playbook("workflow: [{step: big, tool: {kind: python, code: \"result = 'x' * 100000\"}}]")
+    )
+    ref = big.results["big"].ref
+    assert ref is not None
+    text = playbook("workload: {ref: ''}\nworkflow: [{step: get, tool: {kind: artifact, ref: '{{ workload.ref }}'}}]")
+    got = await playbooks.run(text, {"ref": ref.uri})
+    assert got.status == "COMPLETED", got.error
+    assert len(await playbooks.data(got, "get")) == 100_000
+    for uri, said in (
+        (ref.uri.replace("/org/default/", "/org/other/"), "is not the locator of a payload of this organization"),
+        (f"{ref.uri[:-2]}{'00' if ref.uri[-2:] != '00' else '11'}", "no event refers to a payload"),
+        ("noetl://execution/1/result/big/2", "is not the locator of a payload"),
+        ("file:///etc/passwd", "there is no reference"),
+    ):
+        refused = await playbooks.run(text, {"ref": uri})
+        assert refused.status == "FAILED"
+        assert said in (refused.error or "")

@@ -74,7 +74,8 @@ async def test_cancelling_an_execution_ends_what_its_tools_do(ground: Ground, tm
         assert len(running) >= 3
         await until(lambda: ground.effects.fetchval(SLEEPERS), "a query at work")
 
-        children = await ground.engine._running_children(ground.scope, execution_id, with_detached=True)
+        query = "SELECT execution_id FROM noetl.execution_head WHERE parent_execution_id = $1"
+        children = [row["execution_id"] for row in await ground.effects.fetch(query, execution_id)]
         assert len(children) == (1 if above else 0)
         cancelled = [execution_id, *children]
 

@@ -84,7 +84,7 @@ async def test_a_child_whose_parent_died_before_it_was_started_is_started(ground
     await ground.process(fault="decide.after_record=kill").killed()
     (suspended,) = await ground.effects.fetch("SELECT status, child_execution_id FROM noetl.command")
     assert suspended["status"] == "SUSPENDED"
-    assert not await ground.engine.exists(ground.scope, suspended["child_execution_id"])
+    assert not await ground.engine.executions.exists(ground.scope, suspended["child_execution_id"])
     ground.process()
     assert (await ground.finished(execution_id)).status == "COMPLETED"
     assert await ground.effect_runs() == {"first": 1, "below": 1}
@@ -101,7 +101,7 @@ async def test_a_child_is_not_started_once_its_parent_was_cancelled(ground: Grou
     await ground.engine.cancel(ground.scope, execution_id, reason="enough", by="test")
     meta, context = json.loads(issued["meta"]), json.loads(issued["context"])
     await ground.engine.children.start_suspended(ground.scope, execution_id, issued["command_id"], meta, context)
-    assert not await ground.engine.exists(ground.scope, int(meta["child_execution_id"]))
+    assert not await ground.engine.executions.exists(ground.scope, int(meta["child_execution_id"]))
     await ground.assert_clean()
 
 
@@ -109,7 +109,7 @@ async def test_a_child_that_ended_with_nobody_to_tell_lets_its_parent_go_on(grou
     """INV-42."""
     await ground.engine.catalog.register(ground.scope, CHILD)
     execution_id = await ground.start(playbook("parent", child("sub", "faults/below", None)))
-    await ground.engine.children.close()
+    await ground.engine.children.settled()
     await ground.process(fault="decide.after_record=kill").killed()
     (waiting,) = await ground.effects.fetch("SELECT execution_id FROM noetl.execution_head")
     assert waiting["execution_id"] == execution_id

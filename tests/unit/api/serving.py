@@ -112,7 +112,7 @@ def make_services(
     engine: Engine,
     keys: Path,
     *,
-    auth: bool,
+    auth: bool | None,
     folds: Any = None,
 ) -> tuple[Services, Projections]:
     """Connect everything a server stands on."""

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.unit.api.serving import TWO_STEPS, Server
+import asyncio
+from datetime import timedelta
 
+import pytest
+from starlette.requests import Request
+from tests.unit.api.conftest import Serve
+from tests.unit.api.serving import HOME, TWO_STEPS, Server
+
+from noetl.api import admission
+from noetl.api.admission import KEEP_SECONDS, Admission
 from noetl.api.endpoint import Endpoint
+from noetl.api.problems import Unauthenticated
 from noetl.api.routes.all_routes import endpoints
-from noetl.credentials.tokens import ROLES
+from noetl.credentials.tokens import ROLES, ApiTokens, Role
+from noetl.ledger.database import Database
 from noetl.model.stream import Scope
 
 OPEN = {"/health", "/api/health", "/api/openapi.json"}
@@ -106,3 +115,88 @@ async def test_tokens_are_made_listed_and_revoked_over_the_api(
     assert [one["token"] for one in listed] == [None] * (len(ROLES) + 1)
     gone = await guarded.call("DELETE", f"/api/tokens/{made['token_id']}", headers=admin, status=200)
     assert gone["revoked_at"] is not None
+
+
+async def bearer(server: Server, role: Role, scope: Scope = HOME) -> dict[str, str]:
+    """Make a token and return the headers of who holds it."""
+    token, _ = await server.services.tokens.create(scope, f"a {role}", role)
+    return {"Authorization": f"Bearer {token.reveal()}"}
+
+
+async def test_tokens_made_while_a_server_runs_are_asked_for_until_the_last_is_revoked(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """INV-46."""
+    monkeypatch.setattr(admission, "KEEP_SECONDS", 0.0)
+    async with serve(auth=None) as server:
+        await server.call("GET", "/api/executions", status=200)
+        await bearer(server, "operator")
+        await bearer(server, "reader", Scope("acme", "sales"))
+        await server.call("GET", "/api/executions", status=200)
+
+        reader, worker = await bearer(server, "reader"), await bearer(server, "worker")
+        for endpoint in endpoints():
+            if endpoint.roles is not None:
+                await server.call(endpoint.method, address(endpoint), status=401)
+        await server.call("GET", "/api/executions", headers=reader, status=200)
+        for headers in (reader, worker):
+            await server.call("POST", "/api/execute", {"path": "tests/two"}, headers=headers, status=403)
+
+        for token in await server.services.tokens.list(HOME):
+            await server.services.tokens.revoke(HOME, token.token_id)
+        await server.call("GET", "/api/executions", status=200)
+        await server.call("GET", "/api/executions", headers=reader, status=401)
+
+
+async def test_tokens_that_have_expired_are_no_longer_asked_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "KEEP_SECONDS", 0.0)
+    async with serve(auth=None) as server:
+        await server.services.tokens.create(HOME, "brief", "reader", timedelta(microseconds=1))
+        await server.call("GET", "/api/executions", status=200)
+        await server.services.tokens.create(HOME, "longer", "reader", timedelta(days=1))
+        await server.call("GET", "/api/executions", status=401)
+
+
+@pytest.mark.parametrize("auth", [None, False], ids=["there are none", "none are wanted"])
+async def test_a_token_that_is_shown_is_checked_where_none_is_asked_for(auth: bool | None, serve: Serve) -> None:
+    """INV-46."""
+    async with serve(auth=auth) as server:
+        for endpoint in endpoints():
+            for headers in ({"Authorization": "Bearer bogus"}, {"Authorization": "Basic dTpw"}):
+                status = 200 if endpoint.template in OPEN else 401
+                await server.call(endpoint.method, address(endpoint), headers=headers, status=status)
+        await server.call("GET", "/api/executions", status=200)
+        strange = await bearer(server, "reader", Scope("acme", "sales"))
+        await server.call("POST", "/api/execute", {"path": "tests/two"}, headers=strange, status=403)
+        await server.call("GET", "/api/executions", status=200)
+
+
+class CountedTokens(ApiTokens):
+    """Counts how often it is asked whether there are any."""
+
+    looks = 0
+
+    async def any_live(self, scope: Scope) -> bool:
+        self.looks += 1
+        return await super().any_live(scope)
+
+
+async def test_whether_there_are_tokens_is_looked_up_once_a_second_however_many_ask(database: Database) -> None:
+    now = 100.0
+    tokens = CountedTokens(database)
+    gate = Admission(tokens, required=None, default_scope=HOME, clock=lambda: now)
+    listing = next(one for one in endpoints() if one.name == "list_all_executions")
+    request = Request({"type": "http", "headers": [(b"host", b"localhost")]})
+
+    async def admitted() -> list[str]:
+        callers = await asyncio.gather(*(gate.caller(request, listing) for _ in range(20)), return_exceptions=True)
+        return [type(one).__name__ if isinstance(one, Exception) else one.name for one in callers]
+
+    assert await admitted() == ["local"] * 20
+    await tokens.create(HOME, "a reader", "reader")
+    now += KEEP_SECONDS * 0.99
+    assert await admitted() == ["local"] * 20
+    assert tokens.looks == 1
+    now += KEEP_SECONDS * 0.02
+    assert await admitted() == [Unauthenticated.__name__] * 20
+    assert tokens.looks == 2

@@ -15,7 +15,7 @@ from noetl.dispatch.grants import Child, CommandGrant, FrameGrant, FrameReport
 from noetl.dispatch.locality import Wish
 from noetl.dispatch.port import Dispatch
 from noetl.dispatch.remote import RemoteDispatch
-from noetl.errors import Conflict, LeaseLost, NotFound
+from noetl.errors import ChildTooDeep, Conflict, InputError, LeaseLost, NotFound
 from noetl.ledger.database import Database
 from noetl.model.ids import parse_id
 from noetl.payloads.codec import JSON, encode_json
@@ -77,6 +77,20 @@ async def test_a_command_is_claimed_completed_and_the_next_one_taken(server: Ser
     assert second.context.results["first"].data == {"size": 3}
     assert await dispatch.complete(second, done(second, 1), worker="w1", take_next=True) is None
     assert (await server.call("GET", f"/api/executions/{execution_id}"))["status"] == "COMPLETED"
+
+
+async def test_a_payload_is_found_by_its_locator(
+    server: Server, dispatch: Dispatch, payloads: MemoryPayloadStore
+) -> None:
+    await started(server, TWO_STEPS, "tests/two")
+    first = await claimed(dispatch)
+    ref = await payloads.store(HOME, encode_json({"size": 3, "rest": "x" * 100_000}), JSON)
+    with pytest.raises(NotFound, match="no event refers to"):
+        await dispatch.reference(ref.uri)
+    await dispatch.complete(first, msgspec.structs.replace(done(first), ref=ref), worker="w1", take_next=False)
+    assert await dispatch.reference(ref.uri) == ref
+    with pytest.raises(InputError, match="not the locator of a payload of this organization"):
+        await dispatch.reference(ref.uri.replace("/org/default/", "/org/other/"))
 
 
 async def test_a_claim_waits_for_work(server: Server, dispatch: Dispatch) -> None:
@@ -229,6 +243,14 @@ async def test_a_child_runs_once_and_its_end_comes_back(server: Server, dispatch
     assert await dispatch.run_child(slot, child) == end
 
 
+async def test_executions_that_have_ended_are_named(server: Server, dispatch: Dispatch) -> None:
+    open_id = await started(server, LOOP, "tests/loop")
+    ended_id = await started(server, TWO_STEPS, "tests/two")
+    await server.services.engine.cancel(HOME, ended_id, reason="over", by="tests")
+    assert await dispatch.ended([open_id, ended_id, 1]) == [ended_id, 1]
+    assert await dispatch.ended([]) == []
+
+
 async def test_a_child_that_does_not_exist_is_told(server: Server, dispatch: Dispatch) -> None:
     await started(server, LOOP, "tests/loop")
     slot = await claimed(dispatch)
@@ -237,6 +259,22 @@ async def test_a_child_that_does_not_exist_is_told(server: Server, dispatch: Dis
         await dispatch.run_child(slot, child)
     with pytest.raises(NotFound):
         await dispatch.playbook("tests/none")
+
+
+async def test_a_child_that_would_be_too_deep_is_refused_unless_it_is_there(server: Server, dispatch: Dispatch) -> None:
+    """INV-140."""
+    execution_id = await started(server, LOOP, "tests/loop")
+    slot = await claimed(dispatch)
+    await server.register(TWO_STEPS)
+    child = Child(path="tests/two", version=None, payload={}, return_step=None, key="row/1", waits=False)
+    end = await dispatch.run_child(slot, child)
+    server.services.engine.executions.max_child_depth = 0
+    assert await dispatch.run_child(slot, child) == end
+    with pytest.raises(ChildTooDeep, match=r"tests/two is not started: .* 1 levels .*max_child_depth is 0") as refused:
+        await dispatch.run_child(slot, msgspec.structs.replace(child, key="row/2"))
+    assert refused.value.hint is not None
+    state = await server.services.engine.executions.state(HOME, end.execution_id)
+    assert (state.parent_execution_id, state.depth) == (execution_id, 1)
 
 
 async def test_a_cancelled_execution_takes_its_work_back(server: Server, dispatch: Dispatch) -> None:

@@ -27,6 +27,28 @@ async def test_a_start_shows_the_workload_in_force(server: Server) -> None:
     assert answer["workload"] == {"size": 9, "nested": {"a": 5, "b": 2}}
 
 
+async def test_defaults_of_a_workload_are_rendered_for_each_request_and_kept_under_its_key(server: Server) -> None:
+    await server.register(TWO_STEPS.replace("size: 3", 'size: 3, file: "{{ workload.size }}_{{ execution_id }}"'))
+    body, key = {"path": "tests/two", "payload": {"size": "{{ raw }}"}}, {"Idempotency-Key": "rendered"}
+    plain = await server.call("POST", "/api/execute", body, status=201)
+    assert plain["workload"]["file"] == f"{{{{ raw }}}}_{plain['execution_id']}"
+    first = await server.call("POST", "/api/execute", body, headers=key, status=201)
+    again = await server.call("POST", "/api/execute", body, headers=key, status=201)
+    assert again["execution_id"] == first["execution_id"] != plain["execution_id"]
+    assert again["workload"]["file"] == f"{{{{ raw }}}}_{first['execution_id']}"
+    other = await server.call("POST", "/api/execute", {"path": "tests/two"}, headers=key, status=422)
+    assert other["code"] == "idempotency_key_reused"
+
+
+async def test_a_workload_that_cannot_be_rendered_is_refused_with_its_place(server: Server) -> None:
+    await server.register(TWO_STEPS.replace("size: 3", 'size: 3, file: "{{ workload.nobody }}"'))
+    problem = await server.call("POST", "/api/execute", {"path": "tests/two"}, status=400)
+    assert problem["code"] == "template_failed"
+    assert "tests/two, field workload.file: 'workload.nobody' is undefined" in problem["detail"]
+    assert "(line 5 of the playbook)" in problem["detail"]
+    assert (await server.call("GET", "/api/executions", status=200))["executions"] == []
+
+
 async def test_every_surface_tells_the_same_status_when_an_execution_has_ended(server: Server) -> None:
     await server.register(TWO_STEPS)
     name = await server.start("tests/two")
@@ -112,6 +134,35 @@ async def test_a_cancellation_reaches_what_the_execution_started(server: Server)
     assert again["cancelled"] == []
     check = await server.call("GET", f"/api/executions/{child}/cancellation-check", status=200)
     assert check["cancelled"] is True
+
+
+async def test_nothing_is_started_for_a_parent_that_was_cancelled(server: Server) -> None:
+    """INV-140."""
+    await server.register(TWO_STEPS)
+    parent = await server.start("tests/two")
+    body, key = {"path": "tests/two", "parent_execution_id": parent}, {"Idempotency-Key": "child-1"}
+    child = await server.call("POST", "/api/execute", body, headers=key, status=201)
+    below = await server.start("tests/two", parent_execution_id=child["execution_id"])
+    await server.call("POST", f"/api/executions/{parent}/cancel", {"cascade": False}, status=200)
+    assert await server.start("tests/two", parent_execution_id=below), "those go on that were to"
+    problem = await server.call("POST", "/api/execute", body, status=409)
+    assert problem["detail"] == f"execution {parent} starts nothing any more: it was cancelled"
+    again = await server.call("POST", "/api/execute", body, headers=key, status=201)
+    assert again["execution_id"] == child["execution_id"]
+
+
+async def test_a_child_that_would_be_too_deep_is_refused(server: Server) -> None:
+    """INV-140."""
+    await server.register(TWO_STEPS)
+    server.services.engine.executions.max_child_depth = 2
+    top = above = await server.start("tests/two")
+    for _ in range(2):
+        above = await server.start("tests/two", parent_execution_id=above)
+    body = {"path": "tests/two", "parent_execution_id": above}
+    problem = await server.call("POST", "/api/execute", body, status=400)
+    assert problem["code"] == "child_too_deep"
+    assert "tests/two" in problem["detail"]
+    assert await server.start("tests/two", parent_execution_id=top)
 
 
 async def test_an_ended_execution_can_be_run_again_with_a_changed_workload(server: Server) -> None:

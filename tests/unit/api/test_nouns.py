@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.api.serving import HOME, LOOP, SHARED, TWO_STEPS, Server
 
@@ -11,6 +12,7 @@ from noetl.credentials.sealed_answers import open_answer
 from noetl.credentials.secret import Secret
 from noetl.dispatch.grants import FrameReport
 from noetl.errors import Denied
+from noetl.model.payload_ref import PayloadRef
 from noetl.payloads.memory import MemoryPayloadStore
 from noetl.plan.trigger import CommandEnded
 
@@ -43,6 +45,20 @@ async def test_a_form_can_be_made_from_a_workload(server: Server) -> None:
     answer = await server.call("GET", "/api/catalog/tests/two/ui_schema", status=200)
     assert answer["schema"]["properties"] == {
         "size": {"type": "integer", "default": 3},
+        "nested": {"type": "object", "default": {"a": 1, "b": 2}},
+    }
+
+
+async def test_a_form_does_not_send_a_template_back_as_a_value(server: Server) -> None:
+    templates = 'file: "f_{{ execution_id }}", db: {url: "{{ file }}"}, all: ["{{ 1 }}"]'
+    await server.register(TWO_STEPS.replace("size: 3", f"size: 3, {templates}"))
+    answer = await server.call("GET", "/api/catalog/tests/two/ui_schema", status=200)
+    said = {"description": "Left out, it is rendered when the execution is requested."}
+    assert answer["schema"]["properties"] == {
+        "size": {"type": "integer", "default": 3},
+        "file": said,
+        "db": {"type": "object", **said},
+        "all": {"type": "array", **said},
         "nested": {"type": "object", "default": {"a": 1, "b": 2}},
     }
 
@@ -302,20 +318,25 @@ async def test_a_payload_is_given_under_its_own_media_type_up_to_a_bound(
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert await answer.text() == TWO_STEPS
     other = uri.replace("org/default", "org/other")
-    await server.call("GET", f"/api/result/resolve?ref={other}", status=400)
-    await server.call("GET", f"/api/result/resolve?ref={uri[:-2]}00", status=404)
+    for route in ("resolve", "reference"):
+        await server.call("GET", f"/api/result/{route}?ref={other}", status=400)
+        await server.call("GET", f"/api/result/{route}?ref={uri[:-2]}00", status=404)
+    ref = msgspec.convert(await server.call("GET", f"/api/result/reference?ref={uri}", status=200), PayloadRef)
+    assert (ref.uri, ref.media_type, ref.bytes) == (uri, "application/yaml", len(TWO_STEPS.encode()))
+    assert await payloads.fetch(HOME, ref) == TWO_STEPS.encode()
 
 
 async def test_health_tells_of_the_database(server: Server) -> None:
     assert await server.call("GET", "/health", status=200) == {
         "status": "ok", "version": "1.2.3", "database": None, "schema_revision": None, "write_path": None,
-        "lost_facts": None,
+        "lost_facts": None, "reason": None,
     }  # fmt: skip
     health = await server.call("GET", "/api/health", status=200)
     assert health["database"] == "ok"
     assert health["schema_revision"]
     assert health["write_path"] == "ledger"
     assert health["lost_facts"] == 0
+    assert health["reason"] is None
 
 
 async def test_the_pools_of_connections_are_told_apart(server: Server) -> None:

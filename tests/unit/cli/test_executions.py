@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.unit.cli.conftest import HELLO
+
+from noetl.testing.engine import open_short_leased
 
 Noetl = Callable[..., tuple[int, str, str]]
 
 pytestmark = pytest.mark.service
 
+PARENT = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: parent, path: demo/parent}
+workflow:
+  - step: call
+    tool: {kind: playbook, wait: true, path: demo/hello}
+    next: {arcs: [{step: each}]}
+  - step: each
+    loop: {in: [1, 2], iterator: n}
+    tool: {kind: noop}
+"""
 FAILING = """\
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -96,6 +112,47 @@ def test_what_has_ended_cannot_be_cancelled(noetl: Noetl) -> None:
     code, output, errors = noetl("executions", "cancel", "last")
     assert (code, output) == (1, "")
     assert errors.endswith("has ended already: COMPLETED\n")
+
+
+def test_last_is_what_was_asked_for_and_not_what_it_started(noetl: Noetl, tmp_path: Path) -> None:
+    (tmp_path / "parent.yaml").write_text(PARENT)
+    noetl("catalog", "register", "hello.yaml")
+    parent = json.loads(noetl("run", "parent.yaml", "--json")[1])["execution_id"]
+    listed = json.loads(noetl("executions", "list", "--json")[1])
+    assert [(one["path"], one["parent_execution_id"]) for one in listed] == [
+        ("demo/hello", parent),
+        ("demo/parent", None),
+    ], "the child is the newest"
+    assert json.loads(noetl("executions", "show", "last", "--json")[1])["execution_id"] == parent
+    assert "demo/parent" in noetl("why", "last")[1]
+    assert json.loads(noetl("executions", "plot", "last", "--json")[1])["execution_id"] == parent
+
+
+def test_cancelling_what_has_ended_stops_what_it_started_and_says_how_much(
+    noetl: Noetl, owner_url: str, tmp_path: Path
+) -> None:
+    """INV-44."""
+    parent = asyncio.run(begun(owner_url, tmp_path / ".noetl", 22))
+    assert noetl("executions", "cancel", parent, "--no-cascade")[:2] == (0, f"execution {parent} is cancelled\n")
+    code, output, errors = noetl("executions", "cancel", parent)
+    assert code == 0
+    lines = output.splitlines()
+    assert (len(lines), lines[-1]) == (21, "and 2 more")
+    ended = f"execution {parent} has ended already: CANCELLED"
+    assert errors == f"{ended}; 22 executions below it still ran, and stopped now\n"
+    assert noetl("executions", "cancel", parent)[::2] == (1, f"{ended}\n")
+
+
+async def begun(url: str, home: Path, children: int) -> str:
+    """Start an execution with children, and nobody who works for them, and return its id."""
+    async with open_short_leased(url, home) as driven:
+        entry = (await driven.engine.catalog.register(driven.runtime.scope, HELLO)).entry
+        first = await driven.engine.start(driven.runtime.scope, entry, requested_by="tests")
+        for _ in range(children):
+            await driven.engine.start(
+                driven.runtime.scope, entry, requested_by="tests", parent_execution_id=first.execution_id
+            )
+        return str(first.execution_id)
 
 
 def test_an_execution_that_does_not_exist_is_an_error(noetl: Noetl) -> None:

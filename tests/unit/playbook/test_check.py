@@ -17,6 +17,14 @@ def test_a_name_in_a_block_is_found_on_its_line() -> None:
     assert codes(body) == [("undefined_name", 11, "did you mean table?")]
 
 
+def test_a_clock_is_told_what_to_use_instead() -> None:
+    whole = 'workload: {at: "{{ now() }}"}\nworkflow: [{step: a, tool: {kind: noop}}]'
+    broken = 'workflow: [{step: a, tool: {kind: noop, of: 1}, set: {ctx.at: "{{ now() }}"}}]'
+    for body in (whole, broken):
+        told = {code: hint for code, _, hint in codes(body)}
+        assert "take it in a python task, or in SQL" in (told["undefined_name"] or "")
+
+
 def test_a_program_is_not_a_template() -> None:
     assert codes("workflow: [{step: a, tool: {kind: python, code: \"result = f'{{x}}'\"}}]") == []
 
@@ -82,3 +90,9 @@ def test_a_misspelt_step_is_told_with_the_one_that_is_meant() -> None:
 def test_checking_names_the_file() -> None:
     parsed = parse(HEAD + "workflow: [{step: a, tool: {kind: noop}, next: {arcs: [{step: b}]}}]", file="x.yaml")
     assert [str(one) for one in check(parsed)] == ["x.yaml:4:63: error unknown_step: there is no step b (known: a)"]
+
+
+def test_a_filter_that_does_nothing_is_told_in_a_playbook_of_the_wrong_structure_too() -> None:
+    body = 'workflow: [{step: a, tool: {kind: shell, cmds: "{{ 1 | encrypt_secret }}"}, nxt: {}}]'
+    hint = "keep the secret as a credential, and name it in auth or read it from the keychain"
+    assert ("filter_unavailable", 4, hint) in codes(body)

@@ -59,6 +59,14 @@ def test_a_doubtful_playbook_is_accepted_with_a_warning(file: Path) -> None:
     assert {problem.severity for problem in problems} == {"warning"}
 
 
+@pytest.mark.parametrize("file", files("existing"))
+def test_a_playbook_as_users_have_them_is_read_with_warnings_alone(file: Path) -> None:
+    problems = problems_of(file.read_text())
+    assert told(problems) == expected(file)
+    assert {problem.severity for problem in problems} == {"warning"}
+    assert all(problem.suggestion for problem in problems)
+
+
 def test_the_corpus_uses_every_kind_of_task() -> None:
     written = "".join(file.read_text() for file in (CORPUS / "good").glob("*.yaml"))
     assert [kind for kind in KINDS if f"kind: {kind}" not in written] == []

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from noetl.playbook.model import Playbook, Select
+from noetl.errors import PlaybookInvalid
+from noetl.playbook.model import Backoff, Playbook, Select, Then
 from noetl.playbook.parse import parse
 
-from .texts import step, task
+from .texts import HEAD, step, task
 
 LEGACY = Path(__file__).parents[2] / "playbooks" / "legacy"
 
@@ -107,8 +108,99 @@ def test_libraries_become_imports() -> None:
     assert code == "import json as json\nfrom datetime import datetime as dt\nresult = 1"
 
 
-def test_a_library_that_is_no_module_is_refused() -> None:
-    from noetl.errors import PlaybookInvalid
+def test_libraries_in_a_list_become_imports() -> None:
+    code = legacy("libs_as_a_list").steps["a"].tasks[0].options["code"]
+    assert code == "import json\nimport os.path\nimport collections as kinds\nresult = 1"
+    assert task("kind: python, libs: [], code: result = 1").options == {"code": "result = 1"}
 
-    with pytest.raises(PlaybookInvalid, match="libs is not a field"):
-        task('kind: python, libs: {json: "os; print(1)"}, code: x')
+
+@pytest.mark.parametrize("libs", ['{json: "os; print(1)"}', '["os; print(1)"]', "[{json: json}]"])
+def test_a_library_that_is_no_module_is_refused_with_what_to_write(libs: str) -> None:
+    with pytest.raises(PlaybookInvalid, match=r"libs names something that is no module .*deps: \{packages"):
+        task(f"kind: python, libs: {libs}, code: x")
+
+
+def test_what_was_expected_and_returned_is_left_out() -> None:
+    found = legacy("assert")
+    assert found.workbook["one"].options == {"code": "result = 1"}
+    assert found.steps["a"].tasks[0].options == {"name": "one"}
+
+
+def test_a_childs_task_is_left_out_and_a_workbooks_stays() -> None:
+    assert legacy("task_of_a_child").steps["a"].tasks[0].options == {"path": "demo/b", "return_step": "end"}
+
+
+def test_a_credential_becomes_auth() -> None:
+    first, second = legacy("credential_for_auth").steps["a"].tasks
+    assert (first.auth, second.auth) == ("pg", {"gcs": "store"})
+    with pytest.raises(PlaybookInvalid, match="credential is not a field"):
+        task("kind: postgres, auth: a, credential: b, command: SELECT 1")
+
+
+def retries(step: str) -> list[tuple[str | None, Then] | None]:
+    policies = [one.policy for one in legacy("retry").steps[step].tasks]
+    return [policy and (policy.rules[0].when, policy.rules[0].then) for policy in policies]
+
+
+def test_a_retry_becomes_a_rule() -> None:
+    failed = "{{ output.status == 'error' }}"
+
+    def of_kinds(*kinds: str) -> str:
+        return f"{{{{ output.status == 'error' and output.error.kind in {list(kinds)} }}}}"
+
+    def again(attempts: object, backoff: Backoff, delay: float) -> Then:
+        return Then(do="retry", attempts=attempts, backoff=backoff, delay=delay)
+
+    assert retries("a") == [(failed, again(5, "fixed", 2))]
+    assert retries("b") == [(of_kinds("timeout", "db_timeout", "rate_limit"), again("{{ 2 + 2 }}", "linear", 0.5))]
+    assert retries("c") == [
+        (failed, again(7, "exponential", 1)),
+        (failed, again(3, "exponential", 1)),
+        None,
+        (of_kinds("db_deadlock"), again(3, "fixed", 3)),
+    ]
+
+
+def test_what_a_retry_loses_is_said() -> None:
+    text = (
+        HEAD + "workflow: [{step: a, tool: {kind: noop, retry: {backoff_multiplier: 1.5, max_delay: 9, jitter: true}}}]"
+    )
+    (told,) = parse(text).warnings
+    assert "retry (its delay doubles; max_delay and jitter have no effect)" in told.message
+
+
+def test_kinds_of_others_keep_their_own_fields() -> None:
+    text = HEAD + "workflow: [{step: a, tool: {kind: theirs, retry: {retry_when: x}, assert: 1, credential: c}}]"
+    parsed = parse(text, kinds={"theirs"})
+    assert [told.code for told in parsed.warnings if told.code == "legacy_spelling"] == []
+    assert parsed.playbook.steps["a"].tasks[0].options == {
+        "retry": {"retry_when": "x"}, "assert": 1, "credential": "c",
+    }  # fmt: skip
+
+
+def test_the_rows_number_is_read_by_its_name_of_today() -> None:
+    found = legacy("loop_index").steps["a"]
+    first, second = found.tasks
+    assert first.options["cmds"] == (
+        "echo {{ iter._index }} 'loop_index' {{ 'loop_index' ~ (iter._index + 1) ~ dict(loop_index=1) }}"
+    )
+    assert second.options["code"] == "result = '{{ loop_index }}'", "braces of a program are its own"
+    assert found.set == {"ctx.last": "{{ loop.index }}"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "workload: {loop_index: 7}\nworkflow: [{step: a, loop: LOOP, tool: TOOL}]",
+        "workflow: [{step: a, loop: LOOP, tool: TOOL, set: {ctx.loop_index: 7}}]",
+        "workflow: [{step: a, loop: {in: [1], iterator: loop_index}, tool: TOOL}]",
+        "workflow: [{step: a, tool: TOOL, input: {loop_index: 1}}]",
+    ],
+)
+def test_a_name_of_the_playbooks_own_stays(given: str) -> None:
+    body = given.replace("LOOP", "{in: [1], iterator: n}").replace(
+        "TOOL", "{kind: shell, cmds: 'echo {{ loop_index }}'}"
+    )
+    parsed = parse(f"{HEAD}{body}\n")
+    assert parsed.warnings == []
+    assert parsed.playbook.steps["a"].tasks[0].options["cmds"] == "echo {{ loop_index }}"

@@ -99,9 +99,14 @@ def test_a_bare_method_is_an_error_and_not_text(source: str) -> None:
     [
         ("{{ x.y }}", "'x' is undefined in {{ x.y }} (line 1 of the template)", "x.y"),
         ("a\nb {{ iter.nope }}", "'iter.nope' is undefined in {{ iter.nope }} (line 2 of the template)", "iter.nope"),
-        ("{{ output.error.kind }}", "'output.error.kind' is undefined", "output.error.kind"),
+        ("{{ output.error.knid }}", "'output.error.knid' is undefined", "output.error.knid"),
         ("{{ output.data.rows[4].n }}", "'output.data.rows[4]' is undefined", "output.data.rows[4].n"),
         ("{{ absent | default(1) }} {{ gone }}", "'gone' is undefined in {{ gone }}", "gone"),
+        (
+            "at {{ now() }}",
+            "'now' is undefined (templates have no clock and no chance, for a replay must come to",
+            "now",
+        ),
         ("{{ [iter.page, gone] }}", "'gone' is undefined", "gone"),
         ("{{ {'a': {'b': gone}} }}", "'gone' is undefined", "gone"),
         ("{{ [gone] | string }}", "'gone' is undefined", "gone"),

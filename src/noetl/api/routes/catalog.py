@@ -13,6 +13,7 @@ from noetl.catalog.playbooks import Entry, Registered, catalog_stream
 from noetl.errors import NotFound
 from noetl.model.ids import organization_root_id
 from noetl.model.read_token import VersionToken
+from noetl.playbook.templates import compile_value
 
 routes = Routes("catalog")
 
@@ -159,7 +160,7 @@ async def get_ui_schema(call: Call, path: str, query: VersionQuery) -> UiSchema:
     """Describe a playbook's workload as a JSON Schema with its defaults, for a form."""
     entry = await call.services.catalog.get(call.scope, path, query.version)
     playbook = (await call.services.catalog.plan(call.scope, entry.catalog_id)).playbook
-    properties = {name: {**_type_of(value), "default": value} for name, value in playbook.workload.items()}
+    properties = {name: _property(name, value) for name, value in playbook.workload.items()}
     return UiSchema(
         path=entry.path,
         version=entry.version,
@@ -186,6 +187,14 @@ def _fields(entry: Entry) -> dict[str, Any]:
 
 def _version(entry: Entry) -> CatalogVersion:
     return CatalogVersion(**_fields(entry))
+
+
+def _property(name: str, value: Any) -> dict[str, Any]:
+    if compile_value(value, name).is_constant:
+        return {**_type_of(value), "default": value}
+    # What a form gives is data: a template sent back as it stands would never be rendered.
+    kind = {} if isinstance(value, str) else _type_of(value)
+    return {**kind, "description": "Left out, it is rendered when the execution is requested."}
 
 
 def _type_of(value: Any) -> dict[str, str]:

@@ -10,7 +10,6 @@ from noetl.api.endpoint import WRITERS, Call, Routes
 from noetl.api.problems import Problem, described
 from noetl.api.wire import Body, Id, Name, ReadTokenText, View
 from noetl.catalog.playbooks import Entry
-from noetl.dispatch.merging import merged
 from noetl.dispatch.request_keys import reused
 from noetl.errors import InputError, NoetlError
 from noetl.model.ids import parse_id
@@ -141,5 +140,8 @@ async def _entry(call: Call, request: ExecuteRequest) -> Entry:
 async def _check_same(call: Call, state: State, entry: Entry, payload: dict[str, Any], key: str) -> None:
     """Refuse a key that stands for an execution of something else."""
     plan = await call.services.catalog.plan(call.scope, state.catalog_id)
-    if state.path != entry.path or state.workload != merged(plan.playbook.workload, payload):
-        raise reused(key, state.execution_id)
+    if state.path == entry.path:
+        asked = plan.workload.in_force(payload, execution_id=state.execution_id, catalog_id=state.catalog_id)
+        if state.workload == asked:
+            return
+    raise reused(key, state.execution_id)

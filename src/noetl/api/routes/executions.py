@@ -22,7 +22,6 @@ from noetl.api.routes.execution_views import (
     WaitQuery,
     WhyQuery,
 )
-from noetl.dispatch.merging import merged
 from noetl.dispatch.request_keys import reused
 from noetl.dispatch.why import why
 from noetl.model.event import to_json
@@ -31,6 +30,7 @@ from noetl.model.read_token import execution_token
 from noetl.model.stream import execution_stream
 from noetl.plan.state import State
 from noetl.plan.trigger import Doubt
+from noetl.plan.workload import merged
 from noetl.replay.pages import reading
 
 routes = Routes("executions")
@@ -102,7 +102,7 @@ async def check_cancellation(call: Call, execution_id: int) -> CancellationCheck
 
 @routes.post("/api/executions/{execution_id}/cancel", WRITERS, repeatable=True)
 async def cancel_execution(call: Call, execution_id: int, body: CancelRequest | None = None) -> CancelAnswer:
-    """Cancel an execution and, with `cascade`, everything it started. One that has ended stays as it is."""
+    """Cancel an execution and, with `cascade`, all it started that still runs. One that has ended stays as it is."""
     body = body or CancelRequest()
     cancelled = await call.services.engine.cancel(
         call.scope, execution_id, reason=body.reason, by=call.caller.name, cascade=body.cascade

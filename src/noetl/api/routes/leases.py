@@ -1,4 +1,4 @@
-"""Heartbeats of all a worker's leases at once."""
+"""Heartbeats of all a worker's leases at once, and what it need not keep any longer."""
 
 from __future__ import annotations
 
@@ -49,6 +49,18 @@ class LookRequest(LeasesRequest, frozen=True, kw_only=True):
     so_far: Annotated[list[FrameInHand], Meta(max_length=10_000)] = msgspec.field(default_factory=list)
 
 
+class ExecutionsRequest(Body, frozen=True, kw_only=True):
+    """Executions that a worker keeps something for."""
+
+    executions: Annotated[list[Id], Meta(max_length=10_000)]
+
+
+class EndedAnswer(View, frozen=True, kw_only=True):
+    """Those that have ended, or are not there."""
+
+    ended: list[Id]
+
+
 class LeasesAnswer(View, frozen=True, kw_only=True):
     """Those that are lost: somebody else has the work, or it has ended."""
 
@@ -69,6 +81,14 @@ async def find_lost_leases(call: Call, body: LookRequest) -> LeasesAnswer:
     refs = {_ref(proof): proof for proof in body.leases}
     lost = await call.services.engine.dispatch(call.scope).lost(list(refs), [_said(one) for one in body.so_far])
     return LeasesAnswer(lost=[refs[ref] for ref in lost])
+
+
+@routes.post("/api/leases/ended", WORKERS)
+async def find_ended_executions(call: Call, body: ExecutionsRequest) -> EndedAnswer:
+    """Name the executions that have ended or are not there, so that a worker can let go what it kept for them."""
+    ids = {parse_id(one): one for one in body.executions}
+    ended = await call.services.engine.dispatch(call.scope).ended(list(ids))
+    return EndedAnswer(ended=[ids[one] for one in ended])
 
 
 def _ref(proof: LeaseProof) -> LeaseRef:

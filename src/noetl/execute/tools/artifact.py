@@ -14,12 +14,12 @@ from noetl.errors import Corrupt, InputError, NoetlError
 from noetl.execute.outcome import Outcome, failed
 from noetl.execute.plain import plain
 from noetl.execute.tools.port import Call
+from noetl.execute.tools.references import reference_in
 from noetl.execute.tools.refusals import refusal
-from noetl.model.payload_ref import FRAMES, PayloadRef
+from noetl.model.payload_ref import FRAMES
 from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, decode_table, encode_json, encode_table
 
 _LARGE = 256 * 1024
-_INNER = ("ref", "payload", "result_ref")
 
 
 class ArtifactTool:
@@ -42,7 +42,8 @@ class ArtifactTool:
         return failed("schema", f"action: {action!r} is neither get nor put", source=call.kind)
 
     async def _get(self, call: Call) -> Outcome:
-        ref = reference_in(_first(call.input.get("result_ref"), call.input.get("ref"), call.options.get("ref")))
+        given = _first(call.input.get("result_ref"), call.input.get("ref"), call.options.get("ref"))
+        ref = await reference_in(given, call.payloads)
         data = await call.payloads.fetch(ref)
         if ref.media_type == FRAMES:
             manifest = decode_json(data)
@@ -76,25 +77,6 @@ class ResultFetchTool(ArtifactTool):
     """The same under its other name."""
 
     kind: ClassVar[str] = "result_fetch"
-
-
-def reference_in(value: Any) -> PayloadRef:
-    """Return the reference a mapping is, or holds under `ref` or `payload`; InputError when there is none."""
-    seen = value
-    for _ in range(4):
-        if isinstance(seen, PayloadRef):
-            return seen
-        if not isinstance(seen, Mapping):
-            break
-        if "uri" in seen and "sha256" in seen:
-            try:
-                return msgspec.convert({"stored_sha256": seen["sha256"], **seen}, PayloadRef)
-            except msgspec.ValidationError as problem:
-                raise InputError(f"the reference is not sound: {problem}") from None
-        seen = next((seen[name] for name in _INNER if seen.get(name) is not None), None)
-    raise InputError(
-        "there is no reference: input.result_ref (or ref) takes a mapping with uri and sha256, such as output.ref"
-    )
 
 
 def _first(*values: Any) -> Any:

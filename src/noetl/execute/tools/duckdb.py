@@ -10,7 +10,7 @@ import duckdb
 import pyarrow
 
 from noetl.execute.outcome import Outcome
-from noetl.execute.tools.duckdb_databases import MEMORY, databases_of
+from noetl.execute.tools.duckdb_databases import database_named, databases_of
 from noetl.execute.tools.duckdb_readable import like_all_moments, readable, unreadable
 from noetl.execute.tools.duckdb_secrets import Secret, drop, install, secrets_of
 from noetl.execute.tools.duckdb_tables import shown, tables_of
@@ -37,13 +37,16 @@ class DuckdbTool:
             async with asyncio.timeout(min(limits, default=None)):
                 secrets = await _secrets(call)
                 databases = await databases_of(call.resources, self._settings)
-                async with databases.connection(str(call.options.get("database") or MEMORY)) as connection:
+                async with (
+                    database_named(call, call.options.get("database")) as path,
+                    databases.connection(path) as connection,
+                ):
                     tables = await tables_of(call)
                     data = await databases.run(
                         connection, lambda: _run_with(connection, text, call.options, secrets, tables)
                     )
         except Exception as error:
-            return Outcome(status="error", error=problem_of(error))
+            return Outcome(status="error", error=problem_of(error, shared=not call.options.get("database")))
         return Outcome(data=data)
 
 

@@ -1,4 +1,7 @@
-"""Lends DuckDB connections and runs work on them in threads: files are shared by the worker's calls, memory is not."""
+"""Lends DuckDB connections and runs work on them in threads: files are shared by the worker's calls, memory is not.
+
+A call that names no database gets the one of its execution: a file in the worker's scratch place, gone with the execution.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,11 @@ from typing import Any, TypeVar
 
 import duckdb
 
-from noetl.execute.tools.port import Resources
+from noetl.execute.scratch import scratch_of
+from noetl.execute.tools.port import Call, Resources
 
 MEMORY = ":memory:"
+_OF_EXECUTIONS = "execution.duckdb"
 _THREADS = 4
 _INTERRUPT_EVERY = 0.05
 
@@ -104,6 +109,17 @@ class Databases:
 
 def _absolute(database: str) -> str:
     return str(Path(database).absolute())
+
+
+@asynccontextmanager
+async def database_named(call: Call, name: Any) -> AsyncIterator[str]:
+    """Lend the path of the database a call names, or that of its execution's own."""
+    if name:
+        yield str(name)
+        return
+    scratch = await scratch_of(call.resources)
+    async with scratch.lent(call.owner, call.execution_id) as directory:
+        yield str(directory / _OF_EXECUTIONS)
 
 
 async def databases_of(resources: Resources, settings: Mapping[str, str]) -> Databases:

@@ -17,9 +17,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from noetl.errors import InputError, NotFound
 from noetl.execute.plain import plain
 from noetl.execute.tools.duckdb_values import BadTask
 from noetl.execute.tools.port import Call
+from noetl.execute.tools.references import is_reference, reference_in
 from noetl.model.payload_ref import PayloadRef
 from noetl.payloads.codec import ARROW_STREAM, decode_json, decode_table
 
@@ -77,9 +79,9 @@ async def _table(call: Call, given: Any) -> pa.Table | None:
     if isinstance(given.get("frames"), list):
         refs = [one["ref"] for one in given["frames"] if isinstance(one, Mapping) and one.get("ref") is not None]
         return _together([decode_table(await call.payloads.view(_reference(ref))) for ref in refs])
-    ref = given if "uri" in given and "sha256" in given else given.get("_ref")
+    ref = given if is_reference(given) else given.get("_ref")
     if isinstance(ref, Mapping):
-        return await _referred(call, _reference(ref))
+        return await _referred(call, await _found(call, ref))
     if isinstance(given.get("results"), list):
         return _inline(given["results"])
     return None
@@ -90,6 +92,13 @@ async def _referred(call: Call, ref: PayloadRef) -> pa.Table | None:
         table = decode_table(await call.payloads.view(ref))
         return _together([table]) if _is_frame(table) else table
     return await _table(call, decode_json(await call.payloads.fetch(ref)))
+
+
+async def _found(call: Call, ref: Mapping[str, Any]) -> PayloadRef:
+    try:
+        return await reference_in(ref, call.payloads)
+    except (InputError, NotFound) as problem:
+        raise BadTask(problem.message) from None
 
 
 def _reference(ref: Mapping[str, Any]) -> PayloadRef:

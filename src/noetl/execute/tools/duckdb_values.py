@@ -31,6 +31,12 @@ _KINDS: list[tuple[type[Exception], ProblemKind, bool]] = [
 ]
 
 
+_ELSEWHERE = (
+    "Tasks that name no `database` share one per execution on each worker; what another worker made is not in it: name a"
+    " `database` that all of them reach."
+)
+
+
 class BadTask(NoetlError):
     """The duckdb task cannot be run as it is."""
 
@@ -58,8 +64,11 @@ def _key(name: Any) -> str:
     return text if isinstance(text, str) else str(text)
 
 
-def problem_of(error: BaseException, source: str = "duckdb") -> Problem:
-    """Return the problem an error of DuckDB, the file system or the task's own options stands for."""
+def problem_of(error: BaseException, source: str = "duckdb", *, shared: bool = False) -> Problem:
+    """Return the problem an error of DuckDB, the file system or the task's own options stands for.
+
+    `shared` says that the task named no database: what it looks for may have been made by another worker.
+    """
     fields: dict[str, Any] = {"source": source, "exception_type": type(error).__name__}
     if isinstance(error, BadTask):
         return Problem(kind="schema", message=error.message, code=error.code, **fields)
@@ -70,7 +79,7 @@ def problem_of(error: BaseException, source: str = "duckdb") -> Problem:
     if isinstance(error, TimeoutError):
         return Problem(kind="db_timeout", message="the duckdb task did not finish in time", retryable=True, **fields)
     if isinstance(error, duckdb.Error):
-        return _of_duckdb(error, fields)
+        return _of_duckdb(error, fields, shared=shared)
     if isinstance(error, ValueError | OverflowError):
         return Problem(kind="transform", message=f"a value has no plain form: {error}", **fields)
     if isinstance(error, OSError):
@@ -78,13 +87,15 @@ def problem_of(error: BaseException, source: str = "duckdb") -> Problem:
     raise error
 
 
-def _of_duckdb(error: duckdb.Error, fields: dict[str, Any]) -> Problem:
+def _of_duckdb(error: duckdb.Error, fields: dict[str, Any], *, shared: bool) -> Problem:
     message = str(error)
     if "Could not set lock on file" in message:
         # Another process has the file open and will close it.
         text = "another process has the DuckDB file open"
         return Problem(kind="db_connection", message=text, retryable=True, **fields)
     if isinstance(error, duckdb.ParserException | duckdb.CatalogException):
+        if shared and "does not exist" in message:
+            message = f"{message}\n{_ELSEWHERE}"
         return Problem(kind="schema", message=message, **fields)
     if "extension" in message.lower() and ("download" in message or "not found" in message):
         text = f"a DuckDB extension that the task needs is not installed here: {message.splitlines()[0]}"

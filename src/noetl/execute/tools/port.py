@@ -47,6 +47,13 @@ class Payloads(Protocol):
         """Return the bytes of a reference where they lie, for use in this process."""
         ...
 
+    async def find(self, locator: str) -> PayloadRef:
+        """Return the reference that `noetl://tenant/…/payloads/sha256/…` stands for.
+
+        InputError for what is no payload of this organization, NotFound where no event refers to it.
+        """
+        ...
+
 
 class Resources(Protocol):
     """What a worker's tools share and the worker closes at its end, such as connection pools, by a key of the tool's own."""

@@ -10,10 +10,11 @@ from urllib.parse import urlencode, urlsplit
 
 import asyncpg
 
+from noetl.execute.tools import postgres_calendar as calendar
 from noetl.execute.tools.json_text import read_json, write_json
 from noetl.execute.tools.port import Credentials
 from noetl.execute.tools.postgres_problems import BadTarget
-from noetl.execute.tools.postgres_values import interval
+from noetl.execute.tools.postgres_values import base64_text, log_place, row_place, snapshot
 
 Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 
@@ -26,6 +27,21 @@ _FIELDS = {
     "user": ("db_user", "user", "username"),
     "password": ("db_password", "password"),
     "database": ("db_name", "database", "dbname"),
+}
+_TUPLES: Mapping[str, Callable[[Any], str]] = {
+    "date": calendar.day,
+    "timestamp": calendar.moment,
+    "timestamptz": calendar.moment_in_utc,
+    "time": calendar.time,
+    "timetz": calendar.time_with_zone,
+    "interval": calendar.interval,
+}
+_BYTES: Mapping[str, Callable[[bytes], str]] = {
+    "bytea": base64_text,
+    "pg_lsn": log_place,
+    "tid": row_place,
+    "pg_snapshot": snapshot,
+    "txid_snapshot": snapshot,
 }
 _TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl")
 
@@ -41,12 +57,17 @@ class Target:
     pool_size: int
     cached_statements: int = _CACHED_STATEMENTS
 
-    async def connect(self, *, json_as_text: bool = False) -> asyncpg.Connection:
-        """Open a connection of the caller's own, for work that would keep one of the pool's too long."""
+    async def connect_as_driver(self) -> asyncpg.Connection:
+        """Open a connection that gives and takes values as the driver has them."""
         with readable_settings():
             connection: asyncpg.Connection = await asyncpg.connect(
                 **dict(self.settings), timeout=CONNECT_SECONDS, statement_cache_size=self.cached_statements
             )
+        return connection
+
+    async def connect(self, *, json_as_text: bool = False) -> asyncpg.Connection:
+        """Open a connection of the caller's own, for work that would keep one of the pool's too long."""
+        connection = await self.connect_as_driver()
         try:
             await prepare_types(connection, json_as_text=json_as_text)
         except BaseException:
@@ -150,9 +171,14 @@ async def prepare_types(connection: Connection, *, json_as_text: bool = False) -
             await connection.set_type_codec(
                 name, schema="pg_catalog", format="binary", encoder=_writer(head), decoder=_reader(head)
             )
-        await connection.set_type_codec(
-            "interval", schema="pg_catalog", format="tuple", encoder=lambda value: value, decoder=interval
-        )
+        for name, decoder in _TUPLES.items():
+            await connection.set_type_codec(
+                name, schema="pg_catalog", format="tuple", encoder=lambda value: value, decoder=decoder
+            )
+        for name, reader in _BYTES.items():
+            await connection.set_type_codec(
+                name, schema="pg_catalog", format="binary", encoder=lambda value: value, decoder=reader
+            )
 
 
 def _writer(head: bytes) -> Callable[[Any], bytes]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
+from struct import unpack, unpack_from
 from typing import Any
 
 import asyncpg
@@ -13,9 +14,8 @@ from noetl.execute.plain import plain
 from noetl.execute.tools.json_text import write_json
 
 _PLAIN = frozenset({str, bool, type(None)})
-_FIRST, _LAST = (
-    dt.datetime.combine(day, time) for day, time in ((dt.date.min, dt.time.min), (dt.date.max, dt.time.max))
-)
+_MARKS = frozenset(',()[]"\\')
+"""What an edge of a range says only in quotes."""
 
 
 def rows_of(records: Iterable[asyncpg.Record]) -> list[dict[str, Any]]:
@@ -40,41 +40,39 @@ def plain_value(value: Any) -> Any:
         return str(value)
 
 
-def interval(value: tuple[int, int, int]) -> str:
-    """Return months, days and microseconds as an ISO 8601 duration, which PostgreSQL reads back unchanged."""
-    months, days, micros = value
-    years, months = _parts(months, 12)
-    minutes, micros = _parts(micros, 60_000_000)
-    hours, minutes = _parts(minutes, 60)
-    sign = "-" if micros < 0 else ""
-    whole, fraction = divmod(abs(micros), 1_000_000)
-    seconds = f"{sign}{whole}" + (f".{fraction:06d}".rstrip("0") if fraction else "")
-    day = "".join(f"{amount}{unit}" for amount, unit in ((years, "Y"), (months, "M"), (days, "D")) if amount)
-    clock = "".join(f"{amount}{unit}" for amount, unit in ((hours, "H"), (minutes, "M")) if amount)
-    clock += f"{seconds}S" if micros else ""
-    return f"P{day}T{clock}" if clock else f"P{day}" if day else "PT0S"
+def base64_text(value: bytes) -> str:
+    """Return the bytes of a `bytea` as text."""
+    return b64encode(value).decode()
 
 
-def _parts(amount: int, size: int) -> tuple[int, int]:
-    """Divide towards zero, so that both parts keep the sign."""
-    whole = abs(amount) // size
-    return (whole, amount - whole * size) if amount >= 0 else (-whole, amount + whole * size)
+def log_place(value: bytes) -> str:
+    """Return a place in the server's log as the server writes it."""
+    number = int.from_bytes(value, "big")
+    return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
+
+
+def row_place(value: bytes) -> str:
+    """Return the place of a row in its table as the server writes it."""
+    block, number = unpack(">IH", value)
+    return f"({block},{number})"
+
+
+def snapshot(value: bytes) -> str:
+    """Return which transactions are seen as the server writes it."""
+    count, first, last = unpack_from(">iqq", value)
+    return f"{first}:{last}:{','.join(map(str, unpack_from(f'>{count}q', value, 20)))}"
+
+
+def _letter(value: bytes) -> str:
+    """Return what the server writes for its type of one byte: nothing for zero, and an escape for what is no ASCII."""
+    (byte,) = value
+    return "" if byte == 0 else chr(byte) if byte < 128 else f"\\{byte:03o}"
 
 
 def _float(value: float) -> float | str:
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _moment(value: dt.datetime) -> str:
-    # The driver's words for the two infinities: the ends of its own calendar.
-    bare = value.replace(tzinfo=None)
-    return "infinity" if bare == _LAST else "-infinity" if bare == _FIRST else value.isoformat()
-
-
-def _day(value: dt.date) -> str:
-    return "infinity" if value == dt.date.max else "-infinity" if value == dt.date.min else value.isoformat()
 
 
 def _record(value: asyncpg.Record) -> Any:
@@ -94,7 +92,9 @@ def _range(value: asyncpg.Range[Any]) -> str:
 
 def _quoted_edge(edge: Any) -> str:
     text = str(edge)
-    return f'"{text}"' if any(mark in text for mark in ' ,()[]"') else text
+    if text and not any(mark in _MARKS or mark.isspace() for mark in text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '""') + '"'
 
 
 def _sequence(value: Sequence[Any]) -> Any:
@@ -112,8 +112,8 @@ def _path(value: asyncpg.Path) -> str:
 
 _TURNS: dict[type, Callable[[Any], Any]] = {
     float: _float,
-    dt.datetime: _moment,
-    dt.date: _day,
+    # Not `bytea`, which the connections give as text, but the catalogs' type of one byte, such as pg_class.relkind.
+    bytes: _letter,
     list: _sequence,
     tuple: _sequence,
     # Only JSON columns give mappings, and their content is plain already.
@@ -123,7 +123,7 @@ _TURNS: dict[type, Callable[[Any], Any]] = {
     asyncpg.BitString: asyncpg.BitString.as_string,
     asyncpg.Point: lambda value: f"({value.x!r},{value.y!r})",
     asyncpg.Box: lambda value: f"{plain_value(value.high)},{plain_value(value.low)}",
-    asyncpg.Line: lambda value: f"{{{value.a!r},{value.b!r},{value.c!r}}}",
+    asyncpg.Line: lambda value: f"{{{value.A!r},{value.B!r},{value.C!r}}}",
     asyncpg.LineSegment: lambda value: f"[{plain_value(value.p1)},{plain_value(value.p2)}]",
     asyncpg.Polygon: lambda value: _points(value.points),
     asyncpg.Path: _path,

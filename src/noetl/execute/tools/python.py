@@ -50,8 +50,9 @@ class PythonTool:
             return refusal(error, self.kind)
         pool: PythonPool = await call.resources.get(("python", "pool"), self._open_pool)
         digest = hashlib.sha256(code.encode(errors="surrogatepass")).hexdigest()
+        request = Request(digest, code, call.input, call.scope, str(call.execution_id))
         try:
-            answer = await pool.run(variant, Request(digest, code, call.input, call.scope), ahead_of(call.timeout))
+            answer = await pool.run(variant, request, ahead_of(call.timeout))
         except ValueError as problem:
             return failed("schema", f"the input cannot be passed to the code: {problem}", source=self.kind)
         except OSError as problem:

@@ -5,6 +5,7 @@ Loaded by path in interpreters that may lack NoETL, so it imports the standard l
 
 from __future__ import annotations
 
+import _thread
 import fcntl
 import json
 import os
@@ -20,7 +21,9 @@ _HEADER = 8
 _ANSWER_ROOM = 4_096  # what an answer may take around the result
 
 
-def serve(settings: dict[str, Any], code: Any, plain: Callable[[Any], Any]) -> None:
+def serve(
+    settings: dict[str, Any], code: Any, given_names: Callable[..., dict[str, Any]], plain: Callable[[Any], Any]
+) -> None:
     """Answer requests until the other end of the channel closes; `code` is the module of that name."""
     channel: int = settings["channel"]
     fcntl.fcntl(channel, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
@@ -30,7 +33,7 @@ def serve(settings: dict[str, Any], code: Any, plain: Callable[[Any], Any]) -> N
     sys.path[:0] = settings["sys_path"]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-    child = _Child(channel, settings["max_result"], code, plain)
+    child = _Child(channel, settings["max_result"], code, given_names, plain)
     while (request := child.receive()) is not None:
         child.answer(request)
 
@@ -66,10 +69,20 @@ def _bound(memory_bytes: int) -> None:
 class _Child:
     """What lasts from call to call: compiled code, and the surroundings every call starts from."""
 
-    def __init__(self, channel: int, max_result: int, code: Any, plain: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        channel: int,
+        max_result: int,
+        code: Any,
+        given_names: Callable[..., dict[str, Any]],
+        plain: Callable[[Any], Any],
+    ) -> None:
         self._channel = channel
+        self._asking = _thread.allocate_lock()  # threads of the code may look into its context
+        self._served: Any = None
         self._max_result = max_result
         self._code = code
+        self._given_names = given_names
         self._plain = plain
         self._compiled: dict[str, Any] = {}
         self._streams = (sys.stdout, sys.stderr)
@@ -100,12 +113,12 @@ class _Child:
         code = self._compiled.get(request["digest"])
         if code is None:
             code = self._compiled[request["digest"]] = self._code.compiled(request["code"])
-        result = self._code.run(code, request["input"], lambda names: self._ask(names, request))
+        self._served = request
         try:
-            result = self._plain(result)
-        except ValueError as problem:
-            message = f"the result cannot be passed on: {problem}"
-            raise self._code.Refused(kind="transform", code="result_not_plain", message=message) from None
+            result = self._run(code, request)
+        finally:
+            with self._asking:
+                self._served = None
         answer = _encoded({"result": result, "spent": self._leaves_something()})
         if len(answer) > self._max_result + _ANSWER_ROOM:
             raise self._code.Refused(
@@ -116,13 +129,36 @@ class _Child:
             )
         return answer
 
+    def _run(self, code: Any, request: dict[str, Any]) -> Any:
+        """Return what the code came to in plain values."""
+        given = request["input"]
+        beside = self._given_names(
+            given,
+            request["execution_id"],
+            lambda names: self._sent({"wanted": names, "once": True}, request),
+            lambda: self._sent({"wanted": None}, request)["names"],
+        )
+        result = self._code.run(code, given, beside, lambda names: self._ask(names, request))
+        try:
+            return self._plain(result)
+        except ValueError as problem:
+            message = f"the result cannot be passed on: {problem}"
+            raise self._code.Refused(kind="transform", code="result_not_plain", message=message) from None
+
     def _ask(self, names: list[str], request: dict[str, Any]) -> dict[str, Any]:
         """Return those names that the scope has; the worker sends along what the same code asked for before."""
         found: dict[str, Any] = request["scope"]
         if not set(names).issubset(request["looked_up"]):
-            self._write(_encoded({"wanted": names}))
-            found = self.receive()
+            found = self._sent({"wanted": names}, request)
         return {name: found[name] for name in names if name in found}
+
+    def _sent(self, message: dict[str, Any], request: dict[str, Any]) -> Any:
+        """Ask the worker something on behalf of a request that is being served."""
+        with self._asking:
+            if self._served is not request:
+                raise RuntimeError("the context can be looked at only while its task runs")
+            self._write(_encoded(message))
+            return self.receive()
 
     def _leaves_something(self) -> bool:
         """Put the surroundings back, and tell whether the call left something running that the next would meet."""

@@ -112,16 +112,22 @@ def _bound(node: Any) -> list[str]:
     return []
 
 
-def run(code: CodeType, given: dict[str, Any], ask: Callable[[list[str]], dict[str, Any]]) -> Any:
-    """Run code in a fresh module and return what it came to; `ask` gives values of the scope by name."""
+def run(
+    code: CodeType, given: dict[str, Any], beside: dict[str, Any], ask: Callable[[list[str]], dict[str, Any]]
+) -> Any:
+    """Run code in a fresh module and return what it came to.
+
+    `beside` are names it finds besides its input, `ask` gives values of the scope by name.
+    """
     module = sys.modules[MODULE] = type(sys)(MODULE)
     names = module.__dict__
-    names["input_data"] = dict(given)
+    beside = {**beside, "input_data": dict(given)}
+    names.update(beside)
     names.update((name, value) for name, value in given.items() if not name.startswith("__"))
     names["__noetl_end__"] = _fell_through
     try:
         exec(code, names)  # noqa: S102 - running users' code is what this process is for
-        result = _result(names, given, ask)
+        result = _result(names, given, beside, ask)
         if hasattr(result, "__await__"):
             import asyncio
 
@@ -138,7 +144,12 @@ async def _awaited(result: Any) -> Any:
     return await result
 
 
-def _result(names: dict[str, Any], given: dict[str, Any], ask: Callable[[list[str]], dict[str, Any]]) -> Any:
+def _result(
+    names: dict[str, Any],
+    given: dict[str, Any],
+    beside: dict[str, Any],
+    ask: Callable[[list[str]], dict[str, Any]],
+) -> Any:
     body = names.pop(_BODY, None)
     if body is not None and (returned := body()) is not _fell_through:
         return returned
@@ -147,20 +158,23 @@ def _result(names: dict[str, Any], given: dict[str, Any], ask: Callable[[list[st
         return result
     main = names.get("main")
     if callable(main) and main is not given.get("main", _missing):
-        positional, keywords = _arguments(main, given, ask)
+        positional, keywords = _arguments(main, given, beside, ask)
         return main(*positional, **keywords)
     return result
 
 
 def _arguments(
-    main: Callable[..., Any], given: dict[str, Any], ask: Callable[[list[str]], dict[str, Any]]
+    main: Callable[..., Any],
+    given: dict[str, Any],
+    beside: dict[str, Any],
+    ask: Callable[[list[str]], dict[str, Any]],
 ) -> tuple[list[Any], dict[str, Any]]:
     import inspect
 
     parameters = [each for each in inspect.signature(main).parameters.values() if each.kind is not each.VAR_POSITIONAL]
     named = [each for each in parameters if each.kind is not each.VAR_KEYWORD]
     wanted = [each.name for each in named if each.name not in given and each.name != "input_data"]
-    values = {"input_data": dict(given), **(ask(wanted) if wanted else {}), **given}
+    values = {**beside, **(ask(wanted) if wanted else {}), **given}
     missing = [each.name for each in named if each.name not in values and each.default is each.empty]
     if missing:
         raise Refused(

@@ -21,6 +21,7 @@ from noetl.execute.tools.shell_process import Printed
 
 _REMEMBERED_CODES = 4_096
 _LARGE = 1024 * 1024
+_SECRETS = "keychain"
 _NOTHING = Printed("", truncated=False)
 
 
@@ -40,6 +41,7 @@ class Request(NamedTuple):
     code: str
     input: Mapping[str, Any]
     scope: Mapping[str, Any]
+    execution_id: str = ""
 
 
 class Answer(NamedTuple):
@@ -87,18 +89,24 @@ class PythonPool:
             self._slots.release()
 
     async def _run(self, child: Child, variant: Variant, request: Request, deadline: float | None) -> Answer:
-        loop = asyncio.get_running_loop()
-        timer = None if deadline is None else loop.call_at(deadline, child.interrupt)
-        reusable = False
+        late = reusable = False
+
+        def interrupt() -> None:
+            nonlocal late
+            late = True
+            child.interrupt()
+
+        timer = None if deadline is None else asyncio.get_running_loop().call_at(deadline, interrupt)
         try:
             body = await self._talk(child, request)
             stdout, stderr = child.printed()
             child.calls += 1
-            reusable = body.get("spent") is False and child.calls < self._calls_per_child and not self._closed
+            wanted = child.calls < self._calls_per_child and not (late or self._closed)
+            reusable = wanted and body.get("spent") is False
             return Answer("answered", stdout, stderr, body)
         except (ProcessDied, orjson.JSONDecodeError):
             stdout, stderr = child.printed()
-            late = deadline is not None and loop.time() >= deadline
+            # The timer itself says so: a clock that is asked instead may not have come to the deadline when it fires.
             return Answer("timeout" if late else "died", stdout, stderr, exit_code=await child.kill())
         finally:
             if timer is not None:
@@ -115,18 +123,27 @@ class PythonPool:
             "digest": request.digest,
             "code": None if request.digest in child.sent else request.code,
             "input": plain(dict(request.input)),
+            "execution_id": request.execution_id,
             "scope": await _values(request.scope, looked_up),
             "looked_up": looked_up,
         }
         body = await _decoded(await child.ask(orjson.dumps(message)))
         while "wanted" in body:
-            wanted = self._wanted[request.digest] = tuple(map(str, body["wanted"]))
-            while len(self._wanted) > _REMEMBERED_CODES:
-                self._wanted.popitem(last=False)
-            body = await _decoded(await child.ask(orjson.dumps(await _values(request.scope, wanted))))
+            body = await _decoded(await child.ask(orjson.dumps(await self._found(request, body))))
         if "result" in body:
             child.sent.add(request.digest)
         return body
+
+    async def _found(self, request: Request, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a child asks for: values by name, or which names there are, without that of the secrets."""
+        if body["wanted"] is None:
+            return {"names": [name for name in request.scope if name != _SECRETS and not name.startswith("__")]}
+        wanted = tuple(map(str, body["wanted"]))
+        if not body.get("once"):
+            self._wanted[request.digest] = wanted
+            while len(self._wanted) > _REMEMBERED_CODES:
+                self._wanted.popitem(last=False)
+        return await _values(request.scope, wanted)
 
     async def _take(self, variant: Variant) -> Child:
         for at in range(len(self._idle) - 1, -1, -1):

@@ -28,12 +28,15 @@ def load(name, path):
     module = sys.modules[name] = type(sys)(name)
     exec(SourceFileLoader(name, path).get_code(name), module.__dict__)
     return module
-plain, code, child = (load("_noetl_" + str(at), path) for at, path in enumerate(sys.argv[1:4]))
-settings = child.json.loads(sys.argv[4])
+plain, names, code, child = (load("_noetl_" + str(at), path) for at, path in enumerate(sys.argv[1:5]))
+settings = child.json.loads(sys.argv[5])
 del sys.argv[1:]
-child.serve(settings, code, plain.plain)
+child.serve(settings, code, names.given_names, plain.plain)
 """
-_FILES = [str(_HERE.parent / "plain.py"), str(_HERE / "python_code.py"), str(_HERE / "python_child.py")]
+_FILES = [
+    str(_HERE.parent / "plain.py"),
+    *(str(_HERE / f"{name}.py") for name in ("python_names", "python_code", "python_child")),
+]
 
 
 class ProcessDied(Exception):

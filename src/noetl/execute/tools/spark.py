@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
-import msgspec
 import orjson
 
 from noetl.errors import InputError, NoetlError
 from noetl.execute.outcome import Outcome, failed
 from noetl.execute.plain import plain
 from noetl.execute.tools.port import Call
+from noetl.execute.tools.references import is_reference, reference_in
 from noetl.execute.tools.refusals import refusal
-from noetl.model.payload_ref import PayloadRef
 from noetl.payloads.codec import decode_json, decode_table
 
 MAX_ROWS: Final = 10_000
@@ -80,19 +79,12 @@ async def _table(call: Call, given: Any) -> Table | None:
         return None
     if "frames" in given and isinstance(given["frames"], list):
         return Table(refs=tuple(frame["ref"] for frame in given["frames"] if frame["ref"] is not None))
-    ref = given if "uri" in given and "sha256" in given else given.get("_ref")
+    ref = given if is_reference(given) else given.get("_ref")
     if isinstance(ref, Mapping):
-        return await _table(call, decode_json(await call.payloads.fetch(_reference(ref))))
+        return await _table(call, decode_json(await call.payloads.fetch(await reference_in(ref, call.payloads))))
     if isinstance(given.get("results"), list):
         return await _table(call, given["results"])
     raise InputError("a table is a loop's result, its `_ref`, or a list", hint='write input: {frames: "{{ step }}"}')
-
-
-def _reference(ref: Mapping[str, Any]) -> PayloadRef:
-    try:
-        return msgspec.convert(dict(ref), PayloadRef)
-    except msgspec.ValidationError as problem:
-        raise InputError(f"the reference is not sound: {problem}") from None
 
 
 def _rows(data: bytes) -> dict[str, Any]:

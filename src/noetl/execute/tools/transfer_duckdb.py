@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from noetl.execute.tools.duckdb_databases import MEMORY, Databases, databases_of
+from noetl.execute.tools.duckdb_databases import Databases, database_named, databases_of
 from noetl.execute.tools.duckdb_readable import like_all_moments, quoted, readable
 from noetl.execute.tools.duckdb_values import plain_value
 from noetl.execute.tools.port import Call
@@ -27,18 +27,19 @@ from noetl.execute.tools.transfer_rows import (
 class Held:
     """The databases a transfer uses, opened once each even when both its ends are in the same one."""
 
-    def __init__(self, databases: Databases, connections: Mapping[str, duckdb.DuckDBPyConnection]) -> None:
+    def __init__(self, databases: Databases, connections: Mapping[str | None, duckdb.DuckDBPyConnection]) -> None:
         self.databases = databases
         self._connections = connections
 
     def cursor(self, spec: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
         """Return a session of its own in the database an end names."""
-        return self._connections[path_of(spec)].cursor()
+        return self._connections[name_of(spec)].cursor()
 
 
-def path_of(spec: Mapping[str, Any]) -> str:
-    """Return the database an end of a transfer names."""
-    return str(spec.get("database") or spec.get("path") or MEMORY)
+def name_of(spec: Mapping[str, Any]) -> str | None:
+    """Return the database an end of a transfer names; None stands for that of the execution."""
+    name = spec.get("database") or spec.get("path")
+    return None if name is None else str(name)
 
 
 @asynccontextmanager
@@ -47,8 +48,12 @@ async def held(call: Call, settings: Mapping[str, str], ends: Sequence[Mapping[s
     databases = await databases_of(call.resources, settings)
     async with AsyncExitStack() as stack:
         # In one order for all, so that two transfers in opposite directions do not wait for each other.
-        paths = sorted({path_of(end) for end in ends if end.get("type") == "duckdb"})
-        yield Held(databases, {path: await stack.enter_async_context(databases.connection(path)) for path in paths})
+        names = sorted({name_of(end) for end in ends if end.get("type") == "duckdb"}, key=lambda name: name or "")
+        connections = {}
+        for name in names:
+            path = await stack.enter_async_context(database_named(call, name))
+            connections[name] = await stack.enter_async_context(databases.connection(path))
+        yield Held(databases, connections)
 
 
 @asynccontextmanager

@@ -41,17 +41,27 @@ class OwnersPayloads:
 
     def __init__(self) -> None:
         self.whole = MemoryPayloadStore()
+        self.stored: list[PayloadRef] = []
 
     async def store(
         self, data: bytes, media_type: str, *, rows: int | None = None, schema_digest: str | None = None
     ) -> PayloadRef:
-        return await self.whole.store(OWNER, data, media_type, rows=rows, schema_digest=schema_digest)
+        ref = await self.whole.store(OWNER, data, media_type, rows=rows, schema_digest=schema_digest)
+        self.stored.append(ref)
+        return ref
 
     async def fetch(self, ref: PayloadRef) -> bytes:
         return await self.whole.fetch(OWNER, ref)
 
     async def view(self, ref: PayloadRef) -> memoryview:
         return await self.whole.view(OWNER, ref)
+
+    async def find(self, locator: str) -> PayloadRef:
+        """Look among what was stored here, as a worker looks among what events refer to."""
+        found = next((ref for ref in self.stored if ref.uri == locator), None)
+        if found is None:
+            raise NotFound(f"no event refers to {locator}")
+        return found
 
 
 class Processes:

@@ -59,7 +59,15 @@ class Caller:
         self.credentials = KnownCredentials(credentials or {})
         self.resources = SharedResources()
 
-    def call(self, *, auth: Any = None, limit: float | None = None, key: str = "key-1", **options: Any) -> Call:
+    def call(
+        self,
+        *,
+        auth: Any = None,
+        limit: float | None = None,
+        key: str = "key-1",
+        execution_id: int = 1,
+        **options: Any,
+    ) -> Call:
         return Call(
             kind=self.kind,
             options=options,
@@ -69,7 +77,7 @@ class Caller:
             timeout=limit,
             key=key,
             owner=Scope("acme", "main"),
-            execution_id=1,
+            execution_id=execution_id,
             credentials=self.credentials,
             payloads=NoPayloads(),
             resources=self.resources,

@@ -36,6 +36,10 @@ async def test_what_is_put_comes_back(call_of: CallOf) -> None:
         lambda ref: {"input": {"result_ref": {"kind": "result_ref", "ref": ref}}},
         lambda ref: {"input": {"result_ref": {"payload": ref, "preview": "…"}}},
         lambda ref: {"input": {"result_ref": {"status": "ok", "ref": {"payload": ref}}}},
+        lambda ref: {"ref": ref["uri"]},
+        lambda ref: {"input": {"result_ref": ref["uri"]}},
+        lambda ref: {"input": {"result_ref": {"kind": "result_ref", "ref": ref["uri"], "meta": {"bytes": 3}}}},
+        lambda ref: {"input": {"ref": {"kind": "temp_ref", "ref": ref["uri"], "store": "kv", "expires_at": None}}},
     ],
 )
 async def test_a_reference_is_found_where_playbooks_have_it(
@@ -92,7 +96,10 @@ async def test_problems_say_what_is_wrong(call_of: CallOf, payloads: Any) -> Non
         ({"input": {"ref": foreign}}, "schema", "this tenant and organization"),
         ({"input": {"ref": {"uri": "x", "sha256": 3}}}, "schema", "not sound"),
         ({"input": {"ref": broken}}, "parse", "no JSON"),
-        ({"input": {"ref": "noetl://somewhere"}}, "schema", "there is no reference"),
+        ({"input": {"ref": missing["uri"]}}, "not_found", "no event refers to"),
+        ({"input": {"ref": {"kind": "result_ref", "ref": missing["uri"]}}}, "not_found", "no event refers to"),
+        ({"input": {"ref": "somewhere"}}, "schema", "there is no reference"),
+        ({"input": {"ref": {"kind": "result_ref", "meta": {}}}}, "schema", "there is no reference"),
         ({}, "schema", "there is no reference"),
         ({"action": "put"}, "schema", "needs input.data"),
         ({"action": "put", "format": "xml", "input": {"data": 1}}, "schema", "neither json nor arrow"),

@@ -62,8 +62,9 @@ async def test_changes_are_counted_and_may_return_rows(caller: Caller) -> None:
     insert = "INSERT INTO t VALUES (1, '2024-01-01 00:00:00+00'), (2, NULL)"
 
     assert await good(caller, [made, insert]) == {"status": "ok", "rows": [], "row_count": 2, "columns": []}
-    assert (await good(caller, made))["row_count"] == 0
-    assert (await good(caller, [made, f"{insert} RETURNING id"]))["rows"] == [{"id": 1}, {"id": 2}]
+    assert (await good(caller, made, database=":memory:"))["row_count"] == 0
+    returned = await good(caller, [made, f"{insert} RETURNING id"], database=":memory:")
+    assert returned["rows"] == [{"id": 1}, {"id": 2}]
 
 
 async def test_a_change_whose_result_cannot_be_given_is_taken_back(caller: Caller, tmp_path: Path) -> None:
@@ -134,6 +135,18 @@ async def test_memory_is_fresh_and_a_file_lasts(caller: Caller, tmp_path: Path) 
     assert forgotten is not None
     assert forgotten.kind == "schema"
     assert (await good(caller, "FROM t", database=file))["rows"] == [{"a": 1}]
+
+
+async def test_calls_that_name_no_database_share_that_of_their_execution(caller: Caller) -> None:
+    await good(caller, "CREATE TABLE t(a int); CREATE TEMP TABLE own AS SELECT 1")
+    await asyncio.gather(*(good(caller, f"INSERT INTO t VALUES ({number})") for number in range(8)))
+
+    assert (await good(caller, "SELECT count(*) AS n FROM t"))["rows"] == [{"n": 8}]
+    for command, options in (("FROM t", {"execution_id": 2}), ("FROM own", {}), ("FROM t", {"database": ":memory:"})):
+        problem = (await run(caller, command, **options)).error
+        assert problem is not None
+        assert (problem.kind, "does not exist" in problem.message) == ("schema", True)
+        assert ("name a `database` that all of them reach" in problem.message) is ("database" not in options)
 
 
 async def test_calls_to_one_file_take_turns_and_leave_it_free(caller: Caller, tmp_path: Path) -> None:

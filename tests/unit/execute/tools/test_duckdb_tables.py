@@ -41,6 +41,7 @@ async def test_frames_of_mappings_are_a_table_of_their_fields(call_of: CallOf, p
     assert await run(call_of, sql, levels={"frames": frames}) == wanted
     ref = await payloads.store(encode_json({"frames": frames}), JSON)
     assert await run(call_of, sql, levels={"_ref": msgspec.to_builtins(ref), "status": "ok"}) == wanted
+    assert await run(call_of, sql, levels={"kind": "result_ref", "ref": ref.uri, "meta": {"bytes": 9}}) == wanted
     small = {"results": [{"site": "a", "level": 1, "note": None}, None, {"site": "a", "level": 2, "note": None}]}
     assert await run(call_of, sql, levels=small) == [{"site": "a", "level": 3, "last": 2, "note": None}]
 
@@ -75,3 +76,10 @@ async def test_a_table_whose_name_is_none_is_refused(call_of: CallOf) -> None:
     outcome = await DuckdbTool().run(call)
     assert outcome.error is not None
     assert "no name in SQL" in outcome.error.message
+
+
+async def test_a_reference_to_nothing_is_told(call_of: CallOf) -> None:
+    given = {"t": {"kind": "result_ref", "ref": "noetl://tenant/acme/org/sales/payloads/sha256/" + "0" * 64}}
+    outcome = await DuckdbTool().run(call_of("duckdb", options={"command": "SELECT 1"}, input=given))
+    assert outcome.error is not None
+    assert (outcome.error.kind, "no event refers to" in outcome.error.message) == ("schema", True)

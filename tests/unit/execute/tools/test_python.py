@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from noetl.execute.outcome import Outcome
-from noetl.execute.tools.port import Call
+from noetl.execute.tools.port import Call, Held
 from noetl.execute.tools.python import PythonTool
 from noetl.model.stream import Scope
 
@@ -73,6 +73,119 @@ def main(a, /, b, page, limit=10, *, input_data, **rest):
     assert (await tool.run(call)).data == expected
     again = call_of("python", code=code, input={"a": 1, "b": 2}, scope={"page": 8, "limit": 5})
     assert (await tool.run(again)).data == {**expected, "page": 8, "limit": 5, "all": ["a", "b"], "rest": {}}
+
+
+FORMS = {
+    "assigns": "result = {body}",
+    "returns": "if True:\n    return {body}",
+    "defines": "def main():\n    return {body}",
+    "asks": "def main(json, args, context, execution_id):\n    return {body}",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_code_of_every_form_finds_its_input_its_context_and_its_execution(
+    tool: PythonTool, call_of: CallOf, form: str
+) -> None:
+    body = (
+        "[json.dumps(args), execution_id, context['execution_id'], context['a'], context.get('fetch', {}).get('rows'),"
+        " context.get('absent', 'none'), 'fetch' in context, 'absent' in context, isinstance(context, dict)]"
+    )
+    call = call_of("python", code=FORMS[form].format(body=body), input={"a": 1}, scope={"fetch": {"rows": [2]}, "a": 9})
+    number = str(call.execution_id)
+    for _ in range(2):
+        outcome = await tool.run(call)
+        assert outcome.data == ['{"a": 1}', number, number, 1, [2], "none", True, False, True], outcome.error
+
+
+async def test_names_of_the_code_and_of_its_input_come_first(tool: PythonTool, call_of: CallOf) -> None:
+    code = "import math as json\nargs = 5\nresult = [json.floor(1.5), args, context, execution_id]"
+    call = call_of("python", code=code, input={"context": "mine", "execution_id": "own"})
+    assert (await tool.run(call)).data == [1, 5, "mine", "own"]
+    asked = call_of("python", code="def main(context):\n    return context", scope={"context": "of the workload"})
+    assert (await tool.run(asked)).data == "of the workload"
+
+
+async def test_a_context_is_fetched_name_by_name_and_only_when_it_is_looked_at(
+    tool: PythonTool, call_of: CallOf
+) -> None:
+    fetched: list[str] = []
+
+    def held(name: str) -> Held:
+        async def fetch() -> dict[str, object]:
+            fetched.append(name)
+            return {"whole": name}
+
+        return Held({"part": name}, fetch)
+
+    def scope() -> dict[str, object]:
+        return {"one": held("one"), "two": held("two"), "n": 3}
+
+    for code, expected, took in (
+        ("result = context is not None", True, []),
+        ("result = [context['one'], context['one']]", [{"whole": "one"}] * 2, ["one"]),
+        ("result = sorted(context)", ["a", "execution_id", "n", "one", "two"], []),
+        ("result = [len(context), bool(context), 'two' in list(context.keys())]", [5, True, True], []),
+        ("result = context.get('n', 0) + context['a']", 4, []),
+        ("result = sorted(json.loads(json.dumps(context)))", ["a", "execution_id", "n", "one", "two"], ["one", "two"]),
+        ("result = {**context}['two']", {"whole": "two"}, ["one", "two"]),
+        ("context['own'] = 7\nresult = [context['own'], len(dict(context))]", [7, 6], ["one", "two"]),
+        ("result = context == {}", False, ["one", "two"]),
+    ):
+        fetched.clear()
+        outcome = await tool.run(call_of("python", code=code, input={"a": 1}, scope=scope()))
+        assert (outcome.data, sorted(fetched)) == (expected, took), (code, outcome.error)
+
+
+async def test_what_one_call_looked_up_in_its_context_is_not_fetched_for_the_next(
+    tool: PythonTool, call_of: CallOf
+) -> None:
+    fetched: list[str] = []
+
+    async def fetch() -> dict[str, object]:
+        fetched.append("large")
+        return {"n": 1}
+
+    for asks, took in ((True, ["large"]), (False, []), (True, ["large"])):
+        fetched.clear()
+        code = "def main(asks, k):\n    return context['large'] if asks else k"
+        call = call_of("python", code=code, input={"asks": asks}, scope={"large": Held({}, fetch), "k": 5})
+        assert (await tool.run(call)).data == ({"n": 1} if asks else 5)
+        assert fetched == took
+
+
+async def test_a_walk_over_a_context_meets_no_secret(tool: PythonTool, call_of: CallOf) -> None:
+    scope = {"keychain": {"shop": {"token": "hush"}}, "n": 1}
+    walk = call_of("python", code="result = [sorted(context), json.dumps(context), repr(context)]", scope=scope)
+    outcome = await tool.run(walk)
+    assert outcome.data is not None, outcome.error
+    assert outcome.data[0] == ["execution_id", "n"]
+    assert "hush" not in str(outcome)
+    by_name = call_of("python", code="result = len(context['keychain']['shop']['token'])", scope=scope)
+    assert (await tool.run(by_name)).data == 4
+
+
+async def test_threads_of_the_code_may_look_into_its_context_while_it_runs(tool: PythonTool, call_of: CallOf) -> None:
+    code = """
+import threading
+found = []
+def look(name):
+    found.append(context[name]["n"])
+threads = [threading.Thread(target=look, args=(f"step_{n}",)) for n in range(20)]
+for one in threads: one.start()
+for one in threads: one.join()
+result = sorted(found)
+"""
+    scope = {f"step_{n}": {"n": n} for n in range(20)}
+    assert (await tool.run(call_of("python", code=code, scope=scope))).data == list(range(20))
+
+
+async def test_a_context_that_outlives_its_call_is_closed(tool: PythonTool, call_of: CallOf) -> None:
+    tool = PythonTool(processes=1)
+    await tool.run(call_of("python", code="import sys\nsys.left = context\nresult = 1", scope={"a": {"n": 1}}))
+    code = "import sys\ntry:\n    sys.left['a']\nexcept RuntimeError as told:\n    result = [str(told), context['b']]"
+    outcome = await tool.run(call_of("python", code=code, scope={"b": 2}))
+    assert outcome.data == ["the context can be looked at only while its task runs", 2], outcome.error
 
 
 async def test_main_may_be_a_coroutine_and_its_names_are_also_global(tool: PythonTool, call_of: CallOf) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextvars import Context
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from noetl.execute.outcome import Problem
 from noetl.execute.resources import WorkerResources
 from noetl.execute.tools.port import Call
 from noetl.execute.tools.python import PythonTool
+from noetl.execute.tools.python_pool import Answer, PythonPool, Request, Variant
 
 CallOf = Callable[..., Call]
 
@@ -46,6 +48,28 @@ async def test_an_endless_loop_is_killed_at_its_time_limit(tool: PythonTool, cal
     assert (error.kind, error.code, error.retryable) == ("timeout", "code_timeout", True)
     assert not processes.run(int(outcome.helpers["py"]["stdout"]))
     assert (await tool.run(call_of("python", code="result = 1"))).data == 1
+
+
+class HastyLoop(asyncio.SelectorEventLoop):
+    """Its timers fire well before their time, as those of other loops do by a little."""
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return super().call_at(when - 60.0, callback, *args, context=context)
+
+
+def test_a_timer_that_fires_early_makes_a_time_out_no_crash() -> None:
+    async def answer() -> Answer:
+        pool = PythonPool(1, 10)
+        try:
+            request = Request("endless", "while True: pass", {}, {})
+            return await pool.run(Variant("tests", sys.executable, 512), request, 60.3)
+        finally:
+            await pool.aclose()
+
+    with asyncio.Runner(loop_factory=HastyLoop) as runner:
+        assert runner.run(answer()).how == "timeout"
 
 
 async def test_code_that_catches_everything_is_killed_all_the_same(tool: PythonTool, call_of: CallOf) -> None:

@@ -1,0 +1,71 @@
+"""Fields of older tasks under another name, or without a meaning today: a task goes in, the same one without them comes out."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from noetl.playbook.problems import Problems, Say
+from noetl.playbook.tree import Node
+
+_WITH_CREDENTIAL: Final = frozenset({"postgres", "duckdb"})
+"""Kinds whose `auth` was called `credential`."""
+_MODULE: Final = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)(\s+as\s+(?P<name>[A-Za-z_]\w*))?")
+
+
+def without_assert(node: Node, say: Say) -> Node:
+    """Return a task, a step or an entry of the workbook without what it once expected and returned."""
+    if "assert" not in node.mapping:
+        return node
+    say("assert, which is not looked at", "remove it, and check in the code or by a rule", node.key_place("assert"))
+    return node.without("assert")
+
+
+def with_fields(task: Node, kind: str, say: Say, problems: Problems) -> Node:
+    """Return a task with its fields under today's names."""
+    task = without_assert(task, say)
+    if kind == "playbook" and "task" in task.mapping:
+        say("task on a task of kind playbook, which is not looked at", "remove it", task.key_place("task"))
+        task = task.without("task")
+    if kind in _WITH_CREDENTIAL and "credential" in task.mapping and "auth" not in task.mapping:
+        say("credential", "write auth", task.key_place("credential"))
+        task = task.renamed("credential", "auth")
+    return _with_imports(task, say, problems) if kind == "python" else task
+
+
+def _with_imports(task: Node, say: Say, problems: Problems) -> Node:
+    libraries, code = task.get("libs"), task.get("code")
+    if libraries is None or code is None or code.text is None or not isinstance(libraries.value, dict | list):
+        return task
+    if isinstance(libraries.value, list):
+        lines = [_imported(item) for item in libraries.items]
+    else:
+        lines = [_import(name, what) for name, what in libraries.mapping.items()]
+    at = task.key_place("libs")
+    if None in lines:
+        hint = "write import statements in the code, and deps: {packages: […]} for what is to be installed"
+        problems.error("wrong_value", "libs names something that is no module", at, hint)
+    else:
+        say("libs", "write import statements at the top of the code", at)
+    source = "".join(f"{line}\n" for line in lines if line) + code.text
+    return task.without("libs").with_entry("code", Node(source, code.place))
+
+
+def _imported(item: Node) -> str | None:
+    """Return the statement for an item of a list: a module, or a module under another name."""
+    found = _MODULE.fullmatch((item.text or "").strip())
+    if found is None:
+        return None
+    return f"import {found['module']}" + (f" as {found['name']}" if found["name"] else "")
+
+
+def _import(name: str, what: Node) -> str | None:
+    """Return the statement for an entry of a mapping: a name, and the module or what of a module it stands for."""
+    module, member = what.text or "", ""
+    if isinstance(what.value, dict):
+        module, member = (str(node.value) if (node := what.get(key)) else "" for key in ("from", "import"))
+        if not member.isidentifier():
+            return None
+    if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        return None
+    return f"from {module} import {member} as {name}" if member else f"import {module} as {name}"

@@ -1,0 +1,160 @@
+"""Playbooks as users of NoETL have them run unmodified: every file of the corpus, with what it warns of and comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import nats
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from noetl.plan.state import State
+from noetl.playbook.check import problems_of
+from noetl.testing.playbooks import Playbooks
+
+CORPUS = Path(__file__).parents[2] / "playbooks" / "existing"
+TWICE = "result = {'twice': n * 2, 'asked': args['n'], 'said': context['start']['stdout']}"
+
+Run = Callable[..., Awaitable[State]]
+
+
+@pytest.fixture
+def run(playbooks: Playbooks) -> Run:
+    """Run a playbook of the corpus to its end; what it is warned of stands in its first line."""
+
+    async def run(name: str, **workload: Any) -> State:
+        text = (CORPUS / f"{name}.yaml").read_text()
+        told = [f"{one.line}:{one.column} {one.code}" for one in problems_of(text)]
+        assert f"# expect: {', '.join(told)}" == text.split("\n", 1)[0]
+        state = await playbooks.run(text, workload)
+        assert state.status == "COMPLETED", state.error
+        return state
+
+    return run
+
+
+@pytest.mark.parametrize(("degrees", "total", "said"), [(31, 42, "warm"), (3, 0, "cool")])
+async def test_a_workbook_with_what_it_expects_and_returns(run: Run, degrees: int, total: int, said: str) -> None:
+    state = await run("workbook_with_asserts", degrees=degrees)
+    assert state.results["end"].data == {"status": "complete", "sum": total, "said": said}
+
+
+async def test_every_row_asks_another_playbook_and_is_kept(
+    run: Run, playbooks: Playbooks, user_database: asyncpg.Connection
+) -> None:
+    await playbooks.register((CORPUS / "scored_child.yaml").read_text())
+    state = await run("scored_people")
+    assert state.results["end"].data == {"best": "Cy", "scores": [50.0, 20.0, 5.0], "scored": 3}
+    kept = await user_database.fetch("SELECT id, name FROM score ORDER BY id")
+    at = str(state.execution_id)
+    assert [tuple(row) for row in kept] == [(f"{at}:0", "Ada"), (f"{at}:1", "Bo"), (f"{at}:2", "Cy")]
+
+
+async def test_a_batch_of_playbooks_waits_and_knows_them_by_their_ids(
+    run: Run, playbooks: Playbooks, user_database: asyncpg.Connection
+) -> None:
+    await playbooks.register((CORPUS / "scored_child.yaml").read_text())
+    state = await run("batch_of_playbooks")
+    first = await playbooks.finished(int(state.ctx["first_id"]))
+    assert (first.path, first.parent_execution_id, state.ctx["first"]) == (
+        "existing/scored_child", state.execution_id, 7.5,
+    )  # fmt: skip
+    rows = state.results["second"].data["results"]
+    assert [(row["score"], row["asked_by"]) for row in rows] == [(10.0, "nobody"), (15.0, "nobody")]
+    assert len({row["execution_id"] for row in rows} - {state.ctx["first_id"]}) == 2
+    assert state.results["store"].data["rows"] == [{"first_id": state.ctx["first_id"], "n": 2}]
+
+
+async def test_tasks_are_tried_again_as_their_retry_says(run: Run, playbooks: Playbooks, api: str) -> None:
+    state = await run("retries", api=api)
+    assert state.results["any_error"].data == {"attempt": 3}
+    assert state.results["slow_once"].data["stdout"] == "try 2\n"
+    assert state.results["counted"].data == 1.0
+    assert state.ctx == {"tries": 1}, "an error of another kind is not tried again"
+    assert state.swallowed == 1
+
+
+async def test_code_finds_the_names_it_always_found(run: Run) -> None:
+    state = await run("script_names")
+    assert state.results["prepare"].data == {
+        "text": '[{"id": 10}, {"id": 20}]', "same": True, "absent": "noneFalse", "whole": 36,
+    }  # fmt: skip
+    assert state.results["returned"].data == {"ids": [10, 20], "suite": "names"}
+    assert state.results["called"].data == {"ids": [10, 20, 5], "same": True}
+    assert state.results["end"].data == {
+        "status": "complete", "ids": [10, 20, 5], "steps": ["called", "prepare", "returned", "start"],
+    }  # fmt: skip
+
+
+async def test_steps_share_a_database_of_their_execution(
+    run: Run, playbooks: Playbooks, user_database: asyncpg.Connection, api: str
+) -> None:
+    assert user_database
+    for _ in range(2):  # the second execution would find the tables of the first
+        state = await run("duckdb_across_steps", api=api)
+        assert state.results["read"].data["rows"] == [{"total": 345, "people": 7, "kinds": "row 0,row 1"}]
+        assert state.results["own"].data["rows"] == [{"n": 0}]
+
+
+async def test_the_totals_of_a_loop_are_read_as_before(run: Run) -> None:
+    state = await run("totals_of_a_loop")
+    names = [f"row-{at}-of-loop_index" for at in (0, 1, 3)]
+    assert state.results["report"].data == {"counts": [4, 3, 1], "names": names, "again": 4}
+    assert state.ctx == {"at_the_end": 3}
+    assert "stats" not in state.results["each"].data, "derived, never recorded"
+
+
+async def test_pages_are_pulled_by_tasks_under_their_labels(
+    run: Run, user_database: asyncpg.Connection, api: str
+) -> None:
+    assert user_database
+    state = await run("pages_by_label", api=api)
+    assert state.results["count"].data["rows"] == [{"pages": 4, "items": 35}]
+
+
+async def test_scripts_are_had_from_files_and_servers(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "twice.py").write_text(TWICE)
+    app = web.Application()
+
+    async def served(_request: web.Request) -> web.Response:
+        return web.Response(text=TWICE)
+
+    app.router.add_get("/twice.py", served)
+    async with TestServer(app) as server:
+        state = await run(
+            "scripts_and_shell", code=str(tmp_path / "twice.py"), served=str(server.make_url("/twice.py"))
+        )
+    assert state.results["as_kind"].data == {"twice": 32, "asked": 16, "said": "hello world"}
+
+
+@pytest.mark.service
+async def test_values_are_kept_in_nats(run: Run, playbooks: Playbooks, nats_url: str) -> None:
+    await playbooks.credential("bus", "nats", url=nats_url, user="u", password="p")
+    client = await nats.connect(nats_url, user="u", password="p")
+    await client.jetstream().create_key_value(bucket="existing")
+    await client.close()
+    state = await run("kept_in_nats")
+    at = state.execution_id
+    assert sorted(state.results["keys"].data["keys"]) == [f"{at}.0", f"{at}.1"]
+    assert state.results["give"].data["value"] == {"label": "b", "loop_index": 1}
+
+
+async def test_a_large_result_is_read_by_its_reference(run: Run) -> None:
+    state = await run("large_by_reference")
+    assert state.results["sum"].data == {"characters": 120_000, "total": 3}
+    assert state.ctx["ref"] is not None
+
+
+async def test_rows_go_from_http_into_tables(run: Run, user_database: asyncpg.Connection, api: str) -> None:
+    assert user_database
+    state = await run("http_into_tables", api=api)
+    assert state.results["count"].data["rows"] == [{"people": 12, "first": "user-1,user-2,user-3"}]
+
+
+def test_every_file_of_the_corpus_is_run_here() -> None:
+    source = Path(__file__).read_text()
+    assert [file.stem for file in CORPUS.glob("*.yaml") if f'"{file.stem}' not in source] == []
