@@ -150,6 +150,9 @@ def _stream(scope: Scope, execution_id: int, fact: Fact, own: Stream) -> Stream:
 def _aggregate_id(execution_id: int, fact: Fact, aggregate: str) -> str:
     if aggregate == "command":
         return f"command/{fact.command_id}"
+    if aggregate == "artifact":
+        assert fact.payload_ref is not None
+        return f"artifact/{fact.payload_ref.sha256}"
     if aggregate == "stage":
         return f"stage/{fact.stage_id}"
     if aggregate == "loop":

@@ -48,7 +48,7 @@ class FrameDrafts:
     def committed(
         self, scope: Scope, grant: CommandGrant, frame: FrameGrant, report: FrameReport
     ) -> tuple[Append, Fence]:
-        """Say what a frame came to."""
+        """Say what a frame came to, and before that what its rows put into the payload store to stay there."""
         stream = frame_stream(scope, frame.execution_id, frame.frame_id)
         failed = has_failed(frame, report)
         kind = ("loop.shard.failed" if failed else "loop.shard.done") if frame.shard_id else "frame.committed"
@@ -62,6 +62,14 @@ class FrameDrafts:
         if report.swallowed:
             meta["swallowed"] = report.swallowed
         status = "error" if report.failed_count else "ok"
+        stored = [
+            self._drafting.one(
+                scope, stream, frame.execution_id, "artifact.stored", f"artifact/{ref.sha256}", node_name=frame.step,
+                command_id=grant.command_id, stage_id=frame.stage_id, frame_id=frame.frame_id, loop_id=frame.loop_id,
+                payload_ref=ref,
+            )
+            for ref in report.artifacts
+        ]  # fmt: skip
         draft = self._draft(
             scope,
             stream,
@@ -77,7 +85,7 @@ class FrameDrafts:
             error=report.errors[0].get("message") if failed and report.errors else None,
             idempotency_key=f"{frame.execution_id}/frame/{frame.frame_id}/ended/{frame.attempt}",
         )
-        return Append(stream, [draft]), held(frame)
+        return Append(stream, [*stored, draft]), held(frame)
 
     def failed(self, scope: Scope, frame: FrameGrant, error: dict[str, Any], max_attempts: int) -> Append:
         """Say that an attempt failed, or after the last one that the frame did."""

@@ -108,6 +108,8 @@ class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
     ctx_writes: dict[str, Any] = {}
     errors: list[dict[str, Any]] = []
     """The first few rows that failed, with their problems."""
+    artifacts: tuple[PayloadRef, ...] = ()
+    """What its rows put into the payload store to stay there."""
     rest: PayloadRef | None = None
     """Where the rows are that were not worked off, if `row_count` is less than the frame's and they were claimed elsewhere."""
 

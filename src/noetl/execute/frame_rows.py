@@ -18,6 +18,7 @@ from noetl.execute.sequence import run_sequence
 from noetl.execute.services import Services
 from noetl.execute.tools.port import Call
 from noetl.faults import reach
+from noetl.model.payload_ref import PayloadRef
 from noetl.plan.state import net, written
 from noetl.playbook.model import Step
 from noetl.playbook.scopes import Names
@@ -41,6 +42,7 @@ class RowEnd:
     error: Problem | None = None
     swallowed: int = 0
     ctx_writes: dict[str, Any] = field(default_factory=dict)
+    artifacts: tuple[PayloadRef, ...] = ()
 
 
 @dataclass
@@ -50,6 +52,8 @@ class FrameEnd:
     rows: list[RowEnd] = field(default_factory=list)
     swallowed: int = 0
     ctx_writes: dict[str, Any] = field(default_factory=dict)
+    artifacts: dict[str, PayloadRef] = field(default_factory=dict)
+    """What the rows put into the payload store to stay there, by digest."""
     error: Problem | None = None
     """Why the whole frame failed, where its rows are worked off together."""
     is_one: bool = False
@@ -66,6 +70,8 @@ class FrameEnd:
         self.swallowed += row.swallowed
         if row.ctx_writes:
             self.ctx_writes = net([*self.ctx_writes.items(), *row.ctx_writes.items()])
+        if row.artifacts:
+            self.artifacts |= {ref.sha256: ref for ref in row.artifacts}
 
 
 Save = Callable[[FrameEnd], Awaitable[None]]
@@ -213,7 +219,9 @@ class FrameRun:
         )
         reach("rows.after_work")
         self._bytes += _size(result.data)
-        end = RowEnd(index, result.status, result.data, result.error, result.swallowed, result.ctx_writes)
+        end = RowEnd(
+            index, result.status, result.data, result.error, result.swallowed, result.ctx_writes, result.artifacts
+        )
         if end.ctx_writes:
             self._share(end)
         if kept:
@@ -264,7 +272,11 @@ class FrameRun:
         self.end.error = result.error if result.status == "error" else None
         self.end.is_one = True
         first = self._frame.first_index
-        self.end.add(RowEnd(first, result.status, result.data, result.error, result.swallowed, result.ctx_writes))
+        self.end.add(
+            RowEnd(
+                first, result.status, result.data, result.error, result.swallowed, result.ctx_writes, result.artifacts
+            )
+        )
         for number in range(1, len(rows)):
             self.end.add(RowEnd(first + number, result.status))
 

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from noetl.model.payload_ref import PayloadRef
+
 ProblemKind = Literal[
     "connection", "timeout", "rate_limit", "auth", "not_found", "client_error", "server_error", "schema", "parse",
     "transform", "db_connection", "db_constraint", "db_deadlock", "db_timeout", "storage_quota", "storage_access",
@@ -38,6 +40,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     error: Problem | None = None
     helpers: dict[str, Any] = {}
     """What the kind adds beside: `http`, `pg` or `py`, each a small mapping."""
+    artifacts: tuple[PayloadRef, ...] = ()
+    """What the task put into the payload store to stay there."""
 
     def as_output(self, *, attempt: int, duration_ms: float, ref: Any = None) -> dict[str, Any]:
         """Return the mapping templates see as `output`."""

@@ -53,6 +53,7 @@ async def report_of(
         swallowed=result.swallowed,
         tries=[msgspec.to_builtins(tried) for tried in result.tries],
         accumulate=accumulate,
+        artifacts=result.artifacts,
         duration_ms=duration_ms,
     )
 

@@ -18,6 +18,7 @@ from noetl.execute.compiled import CompiledStep, CompiledTask
 from noetl.execute.outcome import Outcome, Problem
 from noetl.execute.policy import Verdict, decide
 from noetl.execute.tools.port import Call, Tool
+from noetl.model.payload_ref import PayloadRef
 from noetl.playbook.scopes import RESERVED, Names, apply_set
 from noetl.playbook.selection import select
 
@@ -52,8 +53,8 @@ class SequenceResult(msgspec.Struct, frozen=True, kw_only=True):
     swallowed: int
     """How many errors a rule let pass."""
     tries: tuple[Tried, ...]
-    refs: tuple[Any, ...]
-    """Payload references that tools put under `refs` of their helpers."""
+    artifacts: tuple[PayloadRef, ...]
+    """Payloads that tasks put into the store, each once: an event must name them, or they would be collected."""
 
 
 async def run_sequence(
@@ -82,7 +83,7 @@ class _Run:
     """One run through the tasks of a step."""
 
     __slots__ = (
-        "_children", "_data", "_defer", "_entered", "_input", "_make_call", "_monotonic", "_names", "_output", "_refs",
+        "_artifacts", "_children", "_data", "_defer", "_entered", "_input", "_make_call", "_monotonic", "_names", "_output",
         "_results", "_runs_left", "_sleep", "_step", "_swallowed", "_tools", "_tried",
     )  # fmt: skip
 
@@ -108,7 +109,7 @@ class _Run:
         self._output: dict[str, Any] | None = None
         self._swallowed = 0
         self._tried: dict[str, Tried] = {}
-        self._refs: list[Any] = []
+        self._artifacts: dict[str, PayloadRef] = {}
 
     async def to_the_end(self) -> SequenceResult:
         step, names = self._step, self._names
@@ -249,9 +250,8 @@ class _Run:
 
     def _keep(self, task: CompiledTask, outcome: Outcome, selected: Any) -> None:
         names = self._names
-        refs = outcome.helpers.get("refs")
-        if refs:
-            self._refs.extend(refs)
+        if outcome.artifacts:
+            self._artifacts |= {ref.sha256: ref for ref in outcome.artifacts}
         if task.kind != "noop" or outcome.status == "error":
             # A noop carries rules alone: the result stays that of the last task that did something.
             self._data, self._output = selected, names["output"]
@@ -289,7 +289,7 @@ class _Run:
             iter_writes=names.iter_writes,
             swallowed=self._swallowed,
             tries=tuple(self._tried.values()),
-            refs=tuple(self._refs),
+            artifacts=tuple(self._artifacts.values()),
         )
 
 

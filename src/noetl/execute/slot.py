@@ -145,6 +145,8 @@ class Slot:
 
         async def save(end: FrameEnd) -> None:
             cursor = {"done": len(end.rows), "swallowed": end.swallowed, "set": self._redact(end.ctx_writes)}
+            if end.artifacts:
+                cursor["artifacts"] = [msgspec.to_builtins(ref) for ref in end.artifacts.values()]
             output = await self._stored_table(end)
             await self._dispatch.checkpoint(frame, {**cursor, "output": msgspec.to_builtins(output)})
 
@@ -230,7 +232,8 @@ class Slot:
         if "output" not in kept:
             return FrameEnd()
         data = await self._services.store.view(self._services.scope, msgspec.convert(kept["output"], PayloadRef))
-        return FrameEnd(ends_of(data), kept["swallowed"], kept["set"])
+        stored = msgspec.convert(kept.get("artifacts", []), list[PayloadRef])
+        return FrameEnd(ends_of(data), kept["swallowed"], kept["set"], {ref.sha256: ref for ref in stored})
 
     async def _defect(self, held: HeldFrame, problem: Exception) -> None:
         """Record that a frame failed of something nobody foresaw; what may pass by itself is raised again."""
@@ -275,6 +278,7 @@ class Slot:
             swallowed=end.swallowed,
             output=output,
             ctx_writes=redact(end.ctx_writes) if end.ctx_writes else {},
+            artifacts=tuple(end.artifacts.values()),
             errors=[
                 {"index": row.index, **redact(problem_fields(row.error))}
                 for row in failed[:SHOWN_ERRORS]

@@ -234,6 +234,12 @@ EVENT_TYPES: tuple[EventType, ...] = (
         retried=True,
     ),
     EventType(
+        name="artifact.stored",
+        sentence="A payload was put into the store by a task, to stay for as long as this event is kept.",
+        aggregate="artifact",
+        needs=("node_name", "payload_ref"),
+    ),
+    EventType(
         name="loop.started",
         sentence="A loop step was entered and its collection is fixed.",
         aggregate="loop",

@@ -203,6 +203,15 @@ class Deciding:
             result["selected"] = trigger.selected
         if error:
             result["error"] = error
+        for artifact in trigger.artifacts:
+            self.say(
+                Fact(
+                    event_type="artifact.stored",
+                    node_name=step,
+                    command_id=trigger.command_id,
+                    payload_ref=artifact,
+                )
+            )
         failed = trigger.status == "error"
         self.say(
             Fact(
@@ -245,6 +254,7 @@ class Deciding:
                 status="error",
                 error=error,
                 swallowed=trigger.swallowed,
+                artifacts=trigger.artifacts,
                 duration_ms=trigger.duration_ms,
                 tally=trigger.tally,
             )

@@ -68,6 +68,8 @@ class CommandEnded(msgspec.Struct, frozen=True, kw_only=True):
     swallowed: int = 0
     tries: list[dict[str, Any]] = []
     accumulate: dict[str, Any] | None = None
+    artifacts: tuple[PayloadRef, ...] = ()
+    """What its tasks put into the payload store to stay there, also where the command failed later."""
     duration_ms: float = 0.0
     tally: Tally | None = None
     near: Place | None = None

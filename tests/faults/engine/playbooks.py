@@ -22,6 +22,9 @@ EFFECT = """
         command: INSERT INTO public.effect (key) VALUES ($1) ON CONFLICT (key) DO UPDATE SET runs = effect.runs + 1
         params: ["{key}"]
 """
+PUT = """
+      - {{name: put, kind: artifact, action: put, input: {{data: {{key: "{key}"}}}}}}
+"""
 GATE = """
       - name: gate
         kind: postgres
@@ -39,6 +42,19 @@ UPDATE public.queue SET status = 'claimed' WHERE id IN (
 def effect(key: str) -> str:
     """Return tasks that leave an effect under a key and then wait while somebody keeps the gate of that key shut."""
     return EFFECT.format(key=key) + GATE.strip("\n").format(key=key) + "\n"
+
+
+def resumed(step: str, rows: int) -> str:
+    """Return a loop of one frame whose rows also put an artifact; a new owner goes on where the last one wrote down."""
+    frame = f"{{max_rows: {rows}, lease_seconds: {LEASE_SECONDS}, heartbeat_seconds: 0.001, retry_mode: resume}}"
+    tasks = "".join(part.lstrip("\n").format(key=step + "-{{ iter.n }}") for part in (EFFECT, PUT, GATE))
+    return f"""
+  - step: {step}
+    loop:
+      in: "{{{{ range({rows}) | list }}}}"
+      iterator: n
+      spec: {{mode: parallel, max_in_flight: 1, frame: {frame}}}
+{tasks}"""
 
 
 def collection(step: str, then: str | None, rows: int = ROWS, slots: int = 2, frame: str = FRAME) -> str:

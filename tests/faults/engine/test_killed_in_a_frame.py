@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.faults.engine.ground import Ground
-from tests.faults.engine.playbooks import FRAME, ROWS, collection, cursor, effect, fanout, playbook
+from tests.faults.engine.playbooks import FRAME, ROWS, collection, cursor, effect, fanout, playbook, resumed
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 
@@ -41,6 +41,25 @@ async def test_the_new_owner_works_off_the_rows_of_the_frame_and_no_others(
     ours = [event["event_type"] for event in told if event["frame_id"] == left["frame_id"]]
     assert ours == ["frame.dispatched", "frame.abandoned", "frame.dispatched", "frame.committed"]
     assert len(told) == 2 * 4 + 2
+    await ground.assert_clean()
+
+
+async def test_with_resume_the_new_owner_goes_on_behind_what_was_written_down(ground: Ground) -> None:
+    """INV-147: what rows put before that is named by an event too, though nobody works them off again."""
+    first = ground.process(slots=1)
+    async with ground.shut_gate("each-7"):
+        execution_id = await ground.start(playbook("each", resumed("each", ROWS)))
+        await ground.at_the_gate()
+        first.send(signal.SIGKILL)
+        await first.killed()
+    done = await ground.effects.fetchval("SELECT (checkpoint ->> 'done')::integer FROM noetl.frame")
+    assert 0 < done <= 7
+    ground.process(slots=1)
+    state = await ground.finished(execution_id)
+    assert (state.status, state.results["each"].data["completed"]) == ("COMPLETED", ROWS)
+    assert await ground.effect_runs() == {f"each-{n}": 2 if done <= n <= 7 else 1 for n in range(ROWS)}
+    kept = await ground.effects.fetch("SELECT payload_sha256 FROM noetl.event WHERE event_type = 'artifact.stored'")
+    assert len({row["payload_sha256"] for row in kept}) == len(kept) == ROWS
     await ground.assert_clean()
 
 

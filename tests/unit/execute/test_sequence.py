@@ -458,9 +458,13 @@ async def test_a_workbook_task_runs_with_the_callers_input_and_name() -> None:
     assert tool.calls[0].options == {"code": "x"}
 
 
-async def test_references_that_tools_hand_out_are_gathered() -> None:
-    tool = Scripted(Outcome(helpers={"refs": ["r1"]}), Outcome(helpers={"refs": ["r2"]}))
-    assert (await Runner(http=tool)(http("a"), http("b"))).refs == ("r1", "r2")
+async def test_what_tasks_put_into_the_store_is_gathered_once_each() -> None:
+    first, second = (
+        PayloadRef(uri=f"noetl://{one}", sha256=one * 64, media_type="text/plain", bytes=1, stored_sha256=one * 64)
+        for one in "ab"
+    )
+    tool = Scripted(Outcome(artifacts=(first,)), Outcome(artifacts=(second, first)))
+    assert (await Runner(http=tool)(http("a"), http("b"))).artifacts == (first, second)
 
 
 async def test_a_step_without_work_has_no_data() -> None:

@@ -69,8 +69,7 @@ class ArtifactTool:
                 ref = await call.payloads.store(data, JSON)
         except (TypeError, ValueError) as problem:
             return failed("transform", f"input.data cannot be stored: {problem}", source=call.kind)
-        shown = msgspec.to_builtins(ref)
-        return Outcome(data=shown, helpers={"refs": [shown]})
+        return Outcome(data=msgspec.to_builtins(ref), artifacts=(ref,))
 
 
 class ResultFetchTool(ArtifactTool):

@@ -22,9 +22,9 @@ async def test_what_is_put_comes_back(call_of: CallOf) -> None:
     data = {"b": [1, 2.5, None], "a": "é"}
     put = await tool.run(call_of("artifact", action="put", input={"data": data}))
     assert put.data["media_type"] == JSON
-    assert put.helpers["refs"] == [put.data]
+    assert [msgspec.to_builtins(ref) for ref in put.artifacts] == [put.data]
     got = await tool.run(call_of("artifact", action="get", input={"result_ref": put.data}))
-    assert got.data == data
+    assert (got.data, got.artifacts) == (data, ())
 
 
 @pytest.mark.parametrize(
