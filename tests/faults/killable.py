@@ -8,7 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+
+from noetl.testing.stuck import ASKED
+
+ANSWER_SECONDS = 2
 
 
 class Killable:
@@ -39,8 +44,15 @@ class Killable:
         assert found.si_code == os.CLD_STOPPED, self._log.read_text()
 
     async def ended(self) -> int:
-        """Wait for its end and return how it ended."""
-        return await asyncio.wait_for(asyncio.to_thread(self._popen.wait), self._patience)
+        """Wait for its end and return how it ended; of one that does not end, tell where it stands."""
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(self._popen.wait), self._patience)
+        except TimeoutError:
+            self.send(ASKED)
+            # It answers at once, if at all; one that never learnt to answer ends by being asked.
+            with suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(self._popen.wait, ANSWER_SECONDS)
+            raise AssertionError(f"the process did not end:\n{self._log.read_text()}") from None
 
     async def killed(self) -> None:
         """Wait until it was killed, by us or by itself at its fault point."""

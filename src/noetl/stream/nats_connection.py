@@ -18,6 +18,7 @@ from nats.js.client import JetStreamContext
 from noetl.errors import Denied, NoetlError, NotFound, Unavailable, Unsupported
 
 _CONNECT_SECONDS = 5
+_CLOSE_SECONDS = 5
 _BETWEEN_TRIES_SECONDS = 1
 _PING_SECONDS = 20
 _log = logging.getLogger(__name__)
@@ -92,8 +93,10 @@ class NatsConnection:
         """Close the connection; what is under way is cut off."""
         client, self._client = self._client, None
         if client is not None and not client.is_closed:
-            with suppress(nats.errors.Error, OSError):
-                await client.close()
+            # A server that takes nothing any more would hold up the end of the process.
+            with suppress(nats.errors.Error, OSError, TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await client.close()
 
     async def back(self) -> None:
         """Wait until a connection that was lost is made again; a first connection is tried once."""

@@ -14,11 +14,14 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.faults.changes.ground import open_changing
 
+from noetl.testing.stuck import tell_when_asked
+
 
 async def drive(url: str, home: str, what: str) -> None:
     """Do what is asked for."""
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    tell_when_asked()
     async with open_changing(url, Path(home), works=what == "work") as changing:
         if what == "work":
             await told.wait()

@@ -11,12 +11,14 @@ import sys
 from pathlib import Path
 
 from noetl.testing.engine import open_short_leased
+from noetl.testing.stuck import tell_when_asked
 
 
 async def drive(url: str, home: str, slots: str, reaps: str) -> None:
     """Do the work that waits in the database, take back what others lost, or both, until told to stop."""
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    tell_when_asked()
     async with open_short_leased(url, Path(home), slots=int(slots), reaps=bool(int(reaps)), role="driver"):
         sys.stdout.write("ready\n")
         sys.stdout.flush()

@@ -25,6 +25,7 @@ from noetl.spark.lake import Lake
 from noetl.spark.options import SparkOptions
 from noetl.spark.protocol import Work
 from noetl.testing.pipelines import connected, open_task_engine, working
+from noetl.testing.stuck import tell_when_asked
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +67,7 @@ async def drive(given: Given) -> None:
     """Do everything that waits in the database until told to stop."""
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    tell_when_asked()
     settings = Settings.model_validate({"runtime": {"home": given.home}, "database": {"url": given.url}})
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(open_runtime(settings))

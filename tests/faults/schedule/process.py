@@ -14,11 +14,14 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.faults.schedule.ground import open_scheduler, plan_missed
 
+from noetl.testing.stuck import tell_when_asked
+
 
 async def drive(url: str, home: str) -> None:
     """Run what is due until told to stop."""
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    tell_when_asked()
     async with open_scheduler(url, Path(home), ticks=True):
         await told.wait()
 

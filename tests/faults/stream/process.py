@@ -15,12 +15,14 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.faults.stream.ground import open_relay
 
 from noetl.ledger.database import Database
+from noetl.testing.stuck import tell_when_asked
 
 
 async def drive(database_url: str, nats_url: str, stream: str, holder: str) -> None:
     """Publish until told to stop."""
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    tell_when_asked()
     database = Database(database_url, as_roles=True)
     async with open_relay(database, nats_url, stream, holder):
         await told.wait()

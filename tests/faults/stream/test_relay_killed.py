@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.faults.killable import Killable
 from tests.faults.stream.ground import filled, in_order, open_relay
 
 from noetl.ledger.database import Database
@@ -28,7 +27,7 @@ pytestmark = [pytest.mark.service, pytest.mark.fault]
 
 PROCESS = Path(__file__).with_name("process.py")
 NAME = "noetl_events"
-Start = Callable[..., subprocess.Popen[bytes]]
+Start = Callable[..., Killable]
 
 
 @pytest.fixture
@@ -41,37 +40,18 @@ async def nats(tmp_path: Path) -> AsyncIterator[NatsServer]:
 @pytest.fixture
 def start(owner_url: str, nats: NatsServer, tmp_path: Path) -> Iterator[Start]:
     """Start relays on the test's database and server; none is left behind."""
-    running: list[subprocess.Popen[bytes]] = []
+    running: list[Killable] = []
+    log = tmp_path / "process.log"
 
-    def started(holder: str, fault: str = "") -> subprocess.Popen[bytes]:
-        with (tmp_path / "process.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, str(PROCESS), owner_url, nats.url, NAME, holder],
-                env={**os.environ, "NOETL_FAULT": fault},
-                stdout=log,
-                stderr=log,
-            )
-        running.append(process)
-        return process
+    def started(holder: str, fault: str = "") -> Killable:
+        arguments = (str(PROCESS), owner_url, nats.url, NAME, holder)
+        running.append(Killable(*arguments, log=log, environ={"NOETL_FAULT": fault}, patience=60))
+        return running[-1]
 
     yield started
     for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-    sys.stdout.write((tmp_path / "process.log").read_text() if running else "")
-
-
-async def ended(process: subprocess.Popen[bytes]) -> int:
-    return await asyncio.wait_for(asyncio.to_thread(process.wait), 60)
-
-
-async def stopped(process: subprocess.Popen[bytes]) -> None:
-    """Wait until a process stands still."""
-    options = os.WSTOPPED | os.WEXITED | os.WNOWAIT
-    seen = await asyncio.wait_for(asyncio.to_thread(os.waitid, os.P_PID, process.pid, options), 60)
-    assert seen is not None
-    assert seen.si_code == os.CLD_STOPPED
+        process.close()
+    sys.stdout.write(log.read_text() if running else "")
 
 
 @pytest.mark.parametrize(
@@ -91,14 +71,14 @@ async def test_a_relay_killed_there_is_resumed_and_every_event_arrives_once(
     for _ in range(5):
         await record(ledger, a_run(HOME))
     for point in points:
-        assert await ended(start("killed", f"{point}=kill")) == -signal.SIGKILL
+        await start("killed", f"{point}=kill").killed()
         await record(ledger, a_run(HOME))
     last = start("last")
     events = await filled(ledger, nats.url, NAME)
     await in_order(ledger, events)
     assert len(events) == sum((await ledger.head()).positions)
-    last.terminate()
-    assert await ended(last) == 0
+    last.send(signal.SIGTERM)
+    assert await last.ended() == 0
 
 
 @pytest.mark.parametrize("point", ["relay.before_publish", "relay.after_publish"])
@@ -109,7 +89,7 @@ async def test_a_relay_that_stands_still_past_its_lease_moves_no_cursor_afterwar
     for _ in range(5):
         await record(ledger, a_run(HOME))
     paused = start("paused", f"{point}=pause")
-    await stopped(paused)
+    await paused.stopped()
     start("next")
     await filled(ledger, nats.url, NAME)
     head = [last for last in (await ledger.head()).positions if last]
@@ -119,9 +99,9 @@ async def test_a_relay_that_stands_still_past_its_lease_moves_no_cursor_afterwar
         return [one.position for _, one in sorted((await cursors.all()).items())] == head
 
     await until(all_moved, "the cursors standing at the ledger's end")
-    paused.send_signal(signal.SIGCONT)
-    paused.terminate()
-    assert await ended(paused) == 0
+    paused.send(signal.SIGCONT)
+    paused.send(signal.SIGTERM)
+    assert await paused.ended() == 0
     assert await all_moved()
     events = await filled(ledger, nats.url, NAME)
     await in_order(ledger, events)
@@ -139,7 +119,7 @@ async def test_of_two_relays_the_one_that_is_killed_is_replaced_by_the_other(
     for number in range(12):
         await record(ledger, a_run(HOME))
         if number == 5:
-            relays["one"].kill()
+            relays["one"].send(signal.SIGKILL)
     events = await filled(ledger, nats.url, NAME)
     await in_order(ledger, events)
 
