@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterable, AsyncIterator
 from datetime import datetime
+from functools import lru_cache
 from typing import Literal, Protocol
 
 import msgspec
@@ -104,6 +105,7 @@ class PayloadStore(Protocol):
         ...
 
 
+@lru_cache(maxsize=1024)
 def object_prefix(scope: Scope) -> str:
     """Return the folder of the scope's objects, after checking the scope's names."""
     problems = scope.problems()
@@ -124,4 +126,4 @@ def referred_key(scope: Scope, ref: PayloadRef) -> str:
     problems = ref.problems(scope.tenant_id, scope.organization_id)
     if problems:
         raise InputError("; ".join(problems), uri=ref.uri)
-    return object_key(scope, ref.sha256)
+    return f"{object_prefix(scope)}/{ref.sha256}"
