@@ -85,7 +85,7 @@ async def _rates(on: Ground, wanted: Collection[str], events: int) -> list[Figur
 
 async def _replayed(on: Ground, head: Mark, events: int) -> float:
     payloads = open_object_store(Connection(path=Path(on.server.status().home) / "payloads"), compress=True)
-    store = PostgresProjectionStore(on.database, lambda scope, ref: ("disk", payloads.physical_uri(scope, ref)))
+    store = PostgresProjectionStore(on.database)
     history = History(on.database, on.ledger, payloads)
     replay = Replay(history, payloads, store, FoldRegistry(), Upcasters(), database=on.database)
     began = time.perf_counter()
@@ -148,7 +148,7 @@ async def _checkpoints(on: Ground) -> Mark:
 
 
 async def _forget(on: Ground) -> None:
-    await on.bare.execute("TRUNCATE noetl.projection, noetl.result_ref")
+    await on.bare.execute("TRUNCATE noetl.projection")
     await on.bare.execute("UPDATE noetl.projection_checkpoint SET position = 0, folds = NULL, failure = NULL")
 
 

@@ -49,7 +49,7 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
 
 def _replay(on: Ground) -> Replay:
     payloads = open_object_store(Connection(path=Path(on.server.status().home) / "payloads"), compress=True)
-    store = PostgresProjectionStore(on.database, lambda scope, ref: ("disk", payloads.physical_uri(scope, ref)))
+    store = PostgresProjectionStore(on.database)
     history = History(on.database, on.ledger, payloads)
     return Replay(history, payloads, store, FoldRegistry(), Upcasters(), database=on.database)
 

@@ -28,7 +28,7 @@ from noetl.runtime.wiring import Runtime, open_runtime
 from noetl.stream.encoding import message_of
 from noetl.testing.parity import assert_parity
 from noetl.testing.postgres import FreshDatabases
-from noetl.testing.projecting import HOME, a_run, here, pure_rows, record, stored_rows
+from noetl.testing.projecting import HOME, a_run, pure_rows, record, stored_rows
 
 pytestmark = pytest.mark.service
 
@@ -183,7 +183,7 @@ async def test_lag_is_shown_as_metrics_shard_by_shard(database: Database, ledger
         waited = registry.get_sample_value("projection_lag_seconds", {"shard": str(shard)})
         assert waited is not None
         assert (waited > 0) == (position > 0)
-    store = PostgresProjectionStore(database, here)
+    store = PostgresProjectionStore(database)
     await Projector(ledger, store, FoldRegistry(), Upcasters()).run_until(await ledger.head())
     metrics.show(await projection_lags(database))
     assert sum(
@@ -241,7 +241,7 @@ def test_a_projector_on_the_far_side_of_a_stream_needs_no_ledger(
                 await stream.publish([message_of(event) async for event in runtime.ledger.read_shard(shard)])
         head = await runtime.ledger.head()
         database = Database(fresh_databases.url(far), as_roles=True)
-        store = PostgresProjectionStore(database, here)
+        store = PostgresProjectionStore(database)
 
         async def covered() -> bool:
             return (await store.checkpoints()).covers(head)

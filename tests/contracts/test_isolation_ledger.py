@@ -38,7 +38,6 @@ TABLES = (
     "idempotency_key",
     "projection",
     "snapshot",
-    "result_ref",
     "event_archive",
     "archive_payload",
     "payload_tombstone",
@@ -62,6 +61,7 @@ TABLES = (
 OF_SHARDS = {
     "divergence",
     "materialized",
+    "payload_place",
     "projection_checkpoint",
     "projection_epoch",
     "relay_cursor",
@@ -72,7 +72,7 @@ OF_SHARDS = {
     "stream_durable",
     "write_path",
 }
-"""Tables that tell of shards and of how events travel; the one that names executions of tenants the runtime cannot see."""
+"""Tables that tell of shards, of how events travel and of where payloads lie; the one that names executions of tenants the runtime cannot see."""
 
 
 @pytest.fixture
@@ -108,7 +108,6 @@ async def insert_any_row(admin: asyncpg.Connection, table: str, scope: Scope) ->
     fitting = {f"{table}.{name}": word for name, word in words.items()} | {
         "projection.projection": "'execution'",
         "snapshot.projection": "'execution'",
-        "result_ref.store_tier": "'object'",
         "command.status": "'PENDING'",
         "frame.status": "'FREE'",
         "stage.kind": "'loop'",

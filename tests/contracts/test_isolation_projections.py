@@ -13,20 +13,20 @@ from noetl.project.postgres import PostgresProjectionStore
 from noetl.project.projector import Projector
 from noetl.project.upcast import Upcasters
 from noetl.testing.drafts import Drafts
-from noetl.testing.projecting import IDS, here, pure_rows, record, stored_rows
+from noetl.testing.projecting import IDS, pure_rows, record, stored_rows
 from noetl.testing.projection_samples import snapshot
 
 pytestmark = pytest.mark.service
 
 SCOPES = (Scope("acme", "care"), Scope("acme", "billing"), Scope("globex", "care"))
-TABLES = ("projection", "result_ref", "snapshot")
+TABLES = ("projection", "snapshot")
 RUN, LOOP, STAGE, FRAME = (IDS.mint() for _ in range(4))
 
 
 @pytest.fixture
 async def store(database: Database, ledger: PostgresLedger) -> PostgresProjectionStore:
     """Projections of three organizations that use the same ids for everything."""
-    store = PostgresProjectionStore(database, here)
+    store = PostgresProjectionStore(database)
     for scope in SCOPES:
         drafts = Drafts(scope, IDS.mint)
         frame = drafts.frame(RUN, STAGE, FRAME, loop_id=LOOP, payload_ref=drafts.payload())
@@ -41,7 +41,6 @@ async def test_each_organization_sees_its_own_execution_under_the_shared_id(stor
     for scope in SCOPES:
         rows = [row.folded async for row in store.query(scope, "execution", {"execution_id": RUN})]
         assert [row.row["catalog_id"] for row in rows] == [f"{scope.tenant_id}-{scope.organization_id}"]
-        assert [ref.scope for ref in await store.result_refs(scope, RUN)] == [scope]
 
 
 async def test_rows_with_equal_ids_are_folded_apart(ledger: PostgresLedger, store: PostgresProjectionStore) -> None:
@@ -56,7 +55,7 @@ async def test_an_organization_without_projections_sees_none(store: PostgresProj
         assert await store.load_snapshots(scope, "execution", "1") == []
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", [*TABLES, "result_ref"])
 async def test_raw_sql_sees_one_organization_and_none_without_a_scope(
     database: Database, store: PostgresProjectionStore, table: str
 ) -> None:
@@ -80,8 +79,8 @@ async def test_the_view_of_executions_obeys_the_same_rules(database: Database, s
 async def test_the_runtime_cannot_write_what_projectors_write(
     database: Database, store: PostgresProjectionStore, statement: str
 ) -> None:
-    for table in (*TABLES, "projection_checkpoint"):
-        column = {"projection_checkpoint": "position", "result_ref": "ref_id"}.get(table, "checksum")
+    for table in (*TABLES, "projection_checkpoint", "payload_place"):
+        column = {"projection_checkpoint": "position", "payload_place": "address"}.get(table, "checksum")
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             async with database.transaction(SCOPES[0]) as connection:
                 await connection.execute(statement.format(table, column, column))

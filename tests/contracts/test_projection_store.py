@@ -8,17 +8,11 @@ import asyncpg
 import pytest
 
 from noetl.ledger.database import Database
-from noetl.model.payload_ref import PayloadRef
-from noetl.model.stream import Scope
 from noetl.project.memory import MemoryProjectionStore
 from noetl.project.port import ProjectionStore
 from noetl.project.postgres import PostgresProjectionStore
 from noetl.testing.projection_contract import ProjectionStoreContract
 from noetl.testing.projection_samples import SHARD, folded, ids_of
-
-
-def locate(_scope: Scope, ref: PayloadRef) -> tuple[str, str]:
-    return "memory", ref.uri
 
 
 class TestMemory(ProjectionStoreContract):
@@ -35,13 +29,13 @@ class TestPostgres(ProjectionStoreContract):
 
     @pytest.fixture
     def store(self, database: Database) -> ProjectionStore:
-        return PostgresProjectionStore(database, locate)
+        return PostgresProjectionStore(database)
 
     async def test_a_rebuild_repairs_a_row_that_was_tampered_with(self, store: ProjectionStore, owner_url: str) -> None:
         await store.save_projections(SHARD, 0, 4, [folded("1"), folded("2")], [])
         await _tamper(owner_url, """UPDATE noetl.projection SET state = '{"status":"FAKE"}' WHERE row_id = '1'""")
         async with store.replacing(SHARD) as replacement:
-            await replacement.put([folded("1"), folded("2")], [])
+            await replacement.put([folded("1"), folded("2")])
             replaced = await replacement.finish(4, {})
         assert (replaced.changed, replaced.added, replaced.removed) == (1, 0, 0)
         assert await store.load_projections([folded("1").key]) == [folded("1")]
@@ -50,7 +44,7 @@ class TestPostgres(ProjectionStoreContract):
         await store.save_projections(SHARD, 0, 4, [folded("old")], [])
         async with store.replacing(SHARD) as replacement:
             saving = asyncio.create_task(store.save_projections(SHARD, 4, 5, [folded("late")], []))
-            await replacement.put([folded("new")], [])
+            await replacement.put([folded("new")])
             await replacement.finish(5, {})
             assert not saving.done()
         assert await saving is False

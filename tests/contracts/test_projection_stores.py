@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.contracts.test_projection_store import locate
 
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
@@ -66,9 +65,9 @@ class Parts:
     def __init__(self, stores: StoredByType, parts: Sequence[Replacement]) -> None:
         self._stores, self._parts = stores, parts
 
-    async def put(self, rows: Sequence[FoldedRow], events: Sequence[Event]) -> None:
+    async def put(self, rows: Sequence[FoldedRow]) -> None:
         for line, part in zip(self._stores.lines, self._parts, strict=True):
-            await part.put([row for row in rows if self._stores.line_of(row.key.projection) is line], events)
+            await part.put([row for row in rows if self._stores.line_of(row.key.projection) is line])
 
     async def finish(self, upto: int, folds: Mapping[str, int]) -> Replaced:
         done = [await part.finish(upto, folds) for part in self._parts]
@@ -89,8 +88,8 @@ async def elsewhere(fresh_databases: FreshDatabases) -> AsyncIterator[Database]:
 def written(database: Database, elsewhere: Database) -> Written:
     rest = FoldRegistry(fold for fold in built_in_folds() if fold is not FRAME)
     return Written([
-        StoreLine("default", PostgresProjectionStore(database, locate), rest),
-        StoreLine("analytics", PostgresProjectionStore(elsewhere, None), FoldRegistry([FRAME])),
+        StoreLine("default", PostgresProjectionStore(database), rest),
+        StoreLine("analytics", PostgresProjectionStore(elsewhere), FoldRegistry([FRAME])),
     ])  # fmt: skip
 
 
@@ -141,6 +140,6 @@ async def test_metrics_tell_how_far_each_store_is_and_whether_it_answers(
     await Projector(ledger, line.store, line.folds, Upcasters()).run_until(await ledger.head())
     await metrics.read(database, written)
     assert (told("up"), told("lag_events")) == (1, 0)
-    away = StoreLine("analytics", PostgresProjectionStore(Database("postgresql://127.0.0.1:1/none"), None), line.folds)
+    away = StoreLine("analytics", PostgresProjectionStore(Database("postgresql://127.0.0.1:1/none")), line.folds)
     await metrics.read(database, StoredByType([written.lines[0], away]))
     assert (told("up"), told("lag_events")) == (0, 0)

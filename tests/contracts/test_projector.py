@@ -26,7 +26,7 @@ from noetl.project.rebuild import rebuild
 from noetl.project.shards import shard_lags
 from noetl.project.upcast import Upcasters
 from noetl.testing.drafts import Drafts
-from noetl.testing.projecting import HOME, IDS, NEIGHBOUR, a_run, here, pure_rows, record, stored_rows
+from noetl.testing.projecting import HOME, IDS, NEIGHBOUR, a_run, pure_rows, record, stored_rows
 
 # These projectors run folds of their own, and each test compares with a pure fold by itself.
 pytestmark = [pytest.mark.service, pytest.mark.no_parity]
@@ -53,7 +53,7 @@ FOLDS = (*built_in_folds(), invoice_fold())
 
 @pytest.fixture
 def store(database: Database) -> PostgresProjectionStore:
-    return PostgresProjectionStore(database, here)
+    return PostgresProjectionStore(database)
 
 
 @pytest.fixture
@@ -453,13 +453,11 @@ class TestRebuild:
                 " first_position, last_position, fold_version, status, checksum, state FROM noetl.projection"
                 " WHERE projection = 'stage'"
             )
-            await connection.execute("DELETE FROM noetl.result_ref")
         report = await rebuild(ledger, store, FoldRegistry(FOLDS), Upcasters())
         found = [each.rows for each in report.shards if each.rows.added]
         assert [(rows.changed, rows.added, rows.removed) for rows in found] == [(1, 1, 1)]
         assert await stored_rows(store) == await pure_rows(ledger, FOLDS)
         assert [row.status async for row in store.query(HOME, "stage")] == ["OK"]
-        assert len(await store.result_refs(HOME, events[0].execution_id)) == 5
 
     async def test_a_live_projector_waits_for_the_rebuild_and_goes_on(
         self, ledger: PostgresLedger, store: PostgresProjectionStore, make: Make

@@ -20,7 +20,7 @@ from noetl.project.projector import Projector
 from noetl.project.upcast import Upcasters
 from noetl.runtime import migrate
 from noetl.runtime.embedded import EmbeddedServer
-from noetl.testing.projecting import HOME, a_run, here, pure_rows, record, stored_rows
+from noetl.testing.projecting import HOME, a_run, pure_rows, record, stored_rows
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 
@@ -38,7 +38,7 @@ async def test_a_projector_goes_on_after_the_server_was_restarted(
     server: EmbeddedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     database = Database(server.url(), as_roles=True)
-    ledger, store = PostgresLedger(database), PostgresProjectionStore(database, here)
+    ledger, store = PostgresLedger(database), PostgresProjectionStore(database)
     batch, waiting = asyncio.Event(), asyncio.Event()
 
     async def note(shard: int, events: list[Event]) -> None:

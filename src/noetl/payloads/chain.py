@@ -129,6 +129,11 @@ class TieredPayloads:
         if self.tiers.disk is not None:
             self.tiers.disk.drop(key)
 
+    @property
+    def address(self) -> str:
+        """What the addresses of durable objects begin with."""
+        return self.durable.address
+
     def physical_uri(self, scope: Scope, ref: PayloadRef) -> str:
         """Return the address of the durable object."""
         return self.durable.physical_uri(scope, ref)

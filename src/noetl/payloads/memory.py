@@ -96,6 +96,11 @@ class MemoryPayloadStore:
         """Remove an object; to remove what is not there is no error."""
         self.kept.pop(object_key(scope, sha256), None)
 
+    @property
+    def address(self) -> str:
+        """What all addresses begin with."""
+        return "memory://"
+
     def physical_uri(self, scope: Scope, ref: PayloadRef) -> str:
         """Return an address that only this process understands."""
-        return f"memory:///{referred_key(scope, ref)}"
+        return f"{self.address}/{referred_key(scope, ref)}"

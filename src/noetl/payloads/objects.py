@@ -148,6 +148,11 @@ class ObjectPayloadStore:
         """Remove an object; to remove what is not there is no error."""
         await self.bucket.delete(object_key(scope, sha256))
 
+    @property
+    def address(self) -> str:
+        """What the addresses of objects in the backend begin with."""
+        return self.bucket.uri("").rstrip("/")
+
     def physical_uri(self, scope: Scope, ref: PayloadRef) -> str:
         """Return the address of the object in its backend."""
         return self.bucket.uri(referred_key(scope, ref))

@@ -100,6 +100,11 @@ class PayloadStore(Protocol):
         """Remove an object; to remove what is not there is no error. Only garbage collection should call this."""
         ...
 
+    @property
+    def address(self) -> str:
+        """What the addresses of all objects begin with, without the slash before their keys."""
+        ...
+
     def physical_uri(self, scope: Scope, ref: PayloadRef) -> str:
         """Return the address of the object in its backend, such as `s3://bucket/key` or `file:///data/key`."""
         ...

@@ -16,8 +16,7 @@ from noetl.model.mark import MAX_POSITION, Mark
 from noetl.model.shard import SHARD_COUNT
 from noetl.model.stream import Scope
 from noetl.project.folds.fold import FoldedRow, RowKey
-from noetl.project.port import Failure, Page, Replaced, ResultRef, ShardState, Snapshot, StoredRow
-from noetl.project.result_refs import Locate, result_refs
+from noetl.project.port import Failure, Page, Replaced, ShardState, Snapshot, StoredRow
 from noetl.project.rows import Columns, check_folds, check_query, from_columns, same_failure, to_columns
 
 _Rows = dict[RowKey, Columns]
@@ -27,10 +26,8 @@ _EXECUTION, _SHARD, _STATUS = 4, 5, 9
 class MemoryProjectionStore:
     """See `ProjectionStore` for the promises; this one forgets everything with its process."""
 
-    def __init__(self, locate: Locate = lambda scope, ref: ("memory", ref.uri)) -> None:
-        self._locate = locate
+    def __init__(self) -> None:
         self._rows: _Rows = {}
-        self._refs: list[ResultRef] = []
         self._snapshots: dict[tuple[Scope, str, str, int], Snapshot] = {}
         self._positions = [0] * SHARD_COUNT
         self._folds: list[dict[str, int] | None] = [None] * SHARD_COUNT
@@ -64,7 +61,6 @@ class MemoryProjectionStore:
             if any(key in self._rows and self._rows[key][_SHARD] != shard for key in given):
                 return False
             self._rows.update(given)
-            self._refs.extend(result_refs(events, self._locate))
             self._move(shard, upto, folds)
             return True
 
@@ -128,11 +124,6 @@ class MemoryProjectionStore:
             async for row in view.query(projection, filters, page):
                 yield row
 
-    async def result_refs(self, scope: Scope, execution_id: int) -> list[ResultRef]:
-        """Return where the payloads of an execution lie."""
-        found = [ref for ref in self._refs if ref.scope == scope and ref.execution_id == execution_id]
-        return sorted(found, key=lambda ref: (ref.ref_id, ref.part == "fields"))
-
     def _move(self, shard: int, upto: int, folds: Mapping[str, int] | None) -> None:
         self._positions[shard] = upto
         self._folds[shard] = self._folds[shard] if folds is None else dict(folds)
@@ -147,13 +138,11 @@ class MemoryReplacement:
         self._store = store
         self._shard = shard
         self._rows: _Rows = {}
-        self._refs: list[ResultRef] = []
         self._finished: tuple[int, Mapping[str, int]] | None = None
 
-    async def put(self, rows: Sequence[FoldedRow], events: Sequence[Event]) -> None:
-        """Add rows and the events that result references are derived from."""
+    async def put(self, rows: Sequence[FoldedRow]) -> None:
+        """Add rows."""
         self._rows.update({row.key: to_columns(row) for row in rows})
-        self._refs.extend(result_refs(events, self._store._locate))
 
     async def finish(self, upto: int, folds: Mapping[str, int]) -> Replaced:
         """Put what was added in the place of everything the shard had."""
@@ -177,7 +166,6 @@ class MemoryReplacement:
         store, shard = self._store, self._shard
         kept = {key: columns for key, columns in store._rows.items() if columns[_SHARD] != shard}
         store._rows = kept | self._rows
-        store._refs = [ref for ref in store._refs if ref.shard != shard] + self._refs
         store._move(shard, *self._finished)
 
 

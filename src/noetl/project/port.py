@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -46,24 +46,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime | None = None
 
 
-class ResultRef(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a payload that an event refers to lies. Its id is the event's, its parent the event that caused that one."""
+class PayloadPlace(NamedTuple):
+    """Where the payload store is: its tier, and what the address of every object in it begins with."""
 
-    scope: Scope
-    ref_id: int
-    part: Literal["payload", "fields"]
-    ref: str
-    execution_id: int
-    parent_ref_id: int | None
-    source_step: str | None
     store_tier: str
-    physical_uri: str
-    content_type: str
-    bytes_size: int
-    sha256: str
-    compression: str
-    created_at: datetime
-    shard: int
+    address: str
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -122,8 +109,8 @@ class Replaced(msgspec.Struct, frozen=True):
 class Replacement(Protocol):
     """A shard being built anew, unseen by readers until the block that gave it ends."""
 
-    async def put(self, rows: Sequence[FoldedRow], events: Sequence[Event]) -> None:
-        """Add rows, each once, and the events that single references are derived from."""
+    async def put(self, rows: Sequence[FoldedRow]) -> None:
+        """Add rows, each once."""
         ...
 
     async def finish(self, upto: int, folds: Mapping[str, int]) -> Replaced:
@@ -189,10 +176,6 @@ class Projections(Protocol):
         """Give the rows of a projection in an organization from one moment, as `ProjectionView.query` does."""
         ...
 
-    async def result_refs(self, scope: Scope, execution_id: int) -> list[ResultRef]:
-        """Return where the payloads of an execution lie, in the order of their events."""
-        ...
-
 
 class ProjectionStore(Projections, Protocol):
     """Rows derived from events, with checkpoints and snapshots; all of it can be dropped and built again."""
@@ -209,8 +192,7 @@ class ProjectionStore(Projections, Protocol):
         """Write rows and move the shard's checkpoint from `after` to `upto`, both or neither.
 
         Returns False and writes nothing when the checkpoint is not at `after`: another projector of the shard was
-        faster, and the batch must be folded anew. The events are those the rows were folded from; what else is derived
-        from single events (result references) is written from them in the same transaction. A recorded failure of the
+        faster, and the batch must be folded anew. The events are those the rows were folded from. A recorded failure of the
         shard is cleared.
 
         `folds` are the versions of all folds that ran, by projection. Rows of other folds must not be mixed in: when the

@@ -24,30 +24,30 @@ from noetl.model.stream import Scope
 from noetl.project import sql
 from noetl.project.folds.fold import FoldedRow, RowKey
 from noetl.project.holding import Hold
-from noetl.project.port import Failure, Page, ResultRef, ShardState, Snapshot, StoredRow
-from noetl.project.postgres_replacement import PostgresReplacement, ref_columns
-from noetl.project.postgres_saving import merge_references, merge_rows, save_references, save_rows, transposed
+from noetl.project.port import Failure, Page, PayloadPlace, ShardState, Snapshot, StoredRow
+from noetl.project.postgres_replacement import PostgresReplacement
+from noetl.project.postgres_saving import merge_rows, save_rows, transposed
 from noetl.project.postgres_view import PostgresView, checkpoints_of
-from noetl.project.result_refs import Locate, result_refs
 from noetl.project.rows import Columns, check_folds, from_columns, same_failure, to_columns
 
 
 class PostgresProjectionStore:
     """See `ProjectionStore` for the promises."""
 
-    def __init__(self, database: Database, locate: Locate | None, hold: Hold | None = None) -> None:
-        """Take the database and what tells where a payload lies (its tier and physical address).
+    def __init__(self, database: Database, place: PayloadPlace | None = None, hold: Hold | None = None) -> None:
+        """Take the database and, where its ledger's payloads are to be found by SQL, where they lie.
 
-        Without the latter, result references are kept elsewhere. With a hold, checkpoints of other shards than those it
-        has cannot be moved.
+        With a hold, checkpoints of other shards than those it has cannot be moved.
         """
         self.database = database
-        self._locate = locate
+        self._place = place
         self._hold = hold
+        self._has_told = place is None
+        """Whether the database knows where payloads lie."""
 
     def held_by(self, hold: Hold) -> PostgresProjectionStore:
         """Return the same store, whose checkpoints move only while the hold says so."""
-        return PostgresProjectionStore(self.database, self._locate, hold)
+        return PostgresProjectionStore(self.database, self._place, hold)
 
     async def checkpoints(self) -> Mark:
         """Return up to which position each shard is projected."""
@@ -73,12 +73,11 @@ class PostgresProjectionStore:
     ) -> bool:
         """Write rows and move the checkpoint, both or neither."""
         columns = list(map(to_columns, rows))
-        references = [ref_columns(ref) for ref in result_refs(events, self._locate)]
         try:
-            return await self._save(shard, after, upto, columns, references, events, folds, new=True)
+            return await self._save(shard, after, upto, columns, events, folds, new=True)
         except asyncpg.UniqueViolationError:
             # Something of this batch is there already, of another shard or of an earlier life of this one.
-            return await self._save(shard, after, upto, columns, references, events, folds, new=False)
+            return await self._save(shard, after, upto, columns, events, folds, new=False)
 
     async def _save(
         self,
@@ -86,7 +85,6 @@ class PostgresProjectionStore:
         after: int,
         upto: int,
         columns: list[Columns],
-        references: list[tuple[Any, ...]],
         events: Sequence[Event],
         folds: Mapping[str, int] | None,
         *,
@@ -102,7 +100,8 @@ class PostgresProjectionStore:
                 written = await (save_rows(connection, columns, after) if new else merge_rows(connection, columns))
                 if written != len(columns):
                     raise _OvertakenError
-                await (save_references(connection, references) if new else merge_references(connection, references))
+                if not self._has_told:
+                    await connection.execute(sql.PLACE, *(self._place or ()))
                 reach("project.after_rows")
                 if self._hold is not None:
                     # Last before the move: what is locked here keeps the shard from being handed over.
@@ -111,6 +110,7 @@ class PostgresProjectionStore:
                 await connection.execute(sql.MOVE, shard, upto, _json(folds))
                 reach("project.before_commit")
             reach("project.after_commit")
+            self._has_told = True
             return True
         return False
 
@@ -119,7 +119,7 @@ class PostgresProjectionStore:
         """Build a shard anew in one transaction."""
         connection = await self.database.connect("projector")
         try:
-            replacement = PostgresReplacement(connection, shard, self._locate)
+            replacement = PostgresReplacement(connection, shard)
             await replacement.begin()
             yield replacement
             await replacement.end()
@@ -236,15 +236,6 @@ class PostgresProjectionStore:
         async with self.snapshot_view(scope) as view, aclosing(view.query(projection, filters, page)) as rows:
             async for row in rows:
                 yield row
-
-    async def result_refs(self, scope: Scope, execution_id: int) -> list[ResultRef]:
-        """Return where the payloads of an execution lie."""
-        async with self.database.transaction(scope) as connection:
-            rows = await connection.fetch(sql.LOAD_REFS, execution_id)
-        return [
-            ResultRef(scope=scope, **{name: row[name] for name in ResultRef.__struct_fields__ if name != "scope"})
-            for row in rows
-        ]
 
 
 class _OvertakenError(Exception):

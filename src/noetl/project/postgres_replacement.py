@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import asyncpg
 
 from noetl.errors import InputError, Unsupported
 from noetl.ledger.database import translated
 from noetl.model.canonical import canonical_json
-from noetl.model.event import Event
 from noetl.project import sql
 from noetl.project.folds.fold import FoldedRow
-from noetl.project.port import Replaced, ResultRef
-from noetl.project.result_refs import Locate, result_refs
+from noetl.project.port import Replaced
 from noetl.project.rows import COLUMNS, to_columns
 
 _IDLE_MINUTES = 15
@@ -24,10 +21,9 @@ _IDLE_MINUTES = 15
 class PostgresReplacement:
     """See `Replacement` for the promises. It owns its connection's one transaction."""
 
-    def __init__(self, connection: asyncpg.Connection, shard: int, locate: Locate | None) -> None:
+    def __init__(self, connection: asyncpg.Connection, shard: int) -> None:
         self._connection = connection
         self._shard = shard
-        self._locate = locate
         self._transaction = connection.transaction()
         self._finished = False
 
@@ -38,33 +34,26 @@ class PostgresReplacement:
             await self._connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE_MINUTES}min'")
             await self._connection.fetchrow(sql.LOCK, self._shard)
             try:
-                for statement in sql.STAGE:
-                    await self._connection.execute(statement)
+                await self._connection.execute(sql.STAGE)
             except asyncpg.InsufficientPrivilegeError as refused:
                 raise Unsupported(
                     f"the database does not let a rebuild make temporary tables: {refused}",
                     hint="let its owner run: GRANT TEMPORARY ON DATABASE ... TO noetl_projector",
                 ) from refused
 
-    async def put(self, rows: Sequence[FoldedRow], events: Sequence[Event]) -> None:
-        """Add rows and the events that result references are derived from."""
-        references = [ref_columns(ref) for ref in result_refs(events, self._locate)]
+    async def put(self, rows: Sequence[FoldedRow]) -> None:
+        """Add rows."""
         with translated():
             # Sent even when empty: it shows the server that the rebuild is alive.
             await self._connection.copy_records_to_table(
                 "rebuilt_row", records=map(to_columns, rows), columns=list(COLUMNS)
             )
-            if references:
-                await self._connection.copy_records_to_table(
-                    "rebuilt_ref", records=references, columns=list(sql.REF_COLUMNS)
-                )
 
     async def finish(self, upto: int, folds: Mapping[str, int]) -> Replaced:
         """Put what was added in the place of everything the shard had."""
         connection, shard = self._connection, self._shard
         with translated():
-            for statement in sql.STAGED:
-                await connection.execute(statement)
+            await connection.execute(sql.STAGED)
             elsewhere = await connection.fetchrow(sql.ELSEWHERE, shard)
             if elsewhere is not None:
                 raise InputError(
@@ -76,8 +65,6 @@ class PostgresReplacement:
             assert counts is not None
             await connection.execute(sql.REMOVE, shard)
             await connection.execute(sql.REPLACE)
-            await connection.execute(sql.REMOVE_REFS, shard)
-            await connection.execute(sql.REPLACE_REFS)
             await connection.execute(sql.MOVE, shard, upto, canonical_json(dict(folds)).decode())
         self._finished = True
         return Replaced(**dict(counts))
@@ -87,26 +74,3 @@ class PostgresReplacement:
         if self._finished:
             with translated():
                 await self._transaction.commit()
-
-
-def ref_columns(ref: ResultRef) -> tuple[Any, ...]:
-    """Lay a result reference out in the order of `sql.REF_COLUMNS`."""
-    return (
-        ref.scope.tenant_id,
-        ref.scope.organization_id,
-        ref.ref_id,
-        ref.part,
-        ref.ref,
-        ref.execution_id,
-        ref.parent_ref_id,
-        ref.source_step,
-        ref.source_step,
-        ref.store_tier,
-        ref.physical_uri,
-        ref.content_type,
-        ref.bytes_size,
-        ref.sha256,
-        ref.compression,
-        ref.created_at,
-        ref.shard,
-    )

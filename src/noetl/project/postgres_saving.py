@@ -39,22 +39,6 @@ async def merge_rows(connection: Connection, rows: Sequence[Columns]) -> int:
     return int(tag.rpartition(" ")[2])
 
 
-async def save_references(connection: Connection, references: Sequence[Sequence[Any]]) -> None:
-    """Write result references, which are new with their events; raises `UniqueViolationError` if one is there."""
-    if len(references) < MANY:
-        await merge_references(connection, references)
-        return
-    await connection.execute(sql.GIVEN)
-    await connection.copy_records_to_table(sql.GIVEN_REF, records=references, columns=tuple(sql.REF_COLUMNS))
-    await connection.execute(sql.INSERT_GIVEN_REFS)
-
-
-async def merge_references(connection: Connection, references: Sequence[Sequence[Any]]) -> None:
-    """Write result references, whether they are there or not."""
-    if references:
-        await connection.execute(sql.SAVE_REFS, *transposed(references))
-
-
 def transposed(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     """Turn rows into columns, the way statements take them."""
     return [list(column) for column in zip(*rows, strict=True)]

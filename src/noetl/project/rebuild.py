@@ -91,18 +91,15 @@ async def _rebuild_shard(
         upto = (await history.head()).positions[shard]
         ended: list[FoldedRow] = []
         state = FoldState(folds, upcasters=upcasters, on_ended=ended.append)
-        chunk: list[Event] = []
         folded = 0
         async for event in history.read_shard(shard, 1, to_position=upto):
             if event.position != folded + 1:
                 break
             state.apply(event)
             folded = event.position
-            chunk.append(event)
-            if len(chunk) >= CHUNK:
-                await replacement.put(ended, chunk)
+            if not folded % CHUNK:
+                await replacement.put(ended)
                 ended.clear()
-                chunk.clear()
                 if progress is not None:
                     progress(shard, event.position, upto)
         if folded < upto:
@@ -110,7 +107,7 @@ async def _rebuild_shard(
                 f"the event at position {folded + 1} of shard {shard} is not in the history, whose head is {upto}; "
                 "the shard stays as it was"
             )
-        await replacement.put(ended, chunk)
+        await replacement.put(ended)
         await _put_open_rows(state, folds, replacement)
         replaced = await replacement.finish(upto, {fold.projection: fold.version for fold in folds})
     if progress is not None:
@@ -124,6 +121,6 @@ async def _put_open_rows(state: FoldState, folds: Sequence[Fold], replacement: R
         for row in state.rows(fold.projection):
             rows.append(row)
             if len(rows) >= CHUNK:
-                await replacement.put(rows, [])
+                await replacement.put(rows)
                 rows.clear()
-    await replacement.put(rows, [])
+    await replacement.put(rows)

@@ -15,28 +15,6 @@ _TYPES: Final = dict(
 )
 _KEY: Final = COLUMNS[:4]
 
-REF_COLUMNS: Final[dict[str, str]] = {
-    "tenant_id": "text",
-    "organization_id": "text",
-    "ref_id": "bigint",
-    "part": "text",
-    "ref": "text",
-    "execution_id": "bigint",
-    "parent_ref_id": "bigint",
-    "name": "text",
-    "source_step": "text",
-    "store_tier": "text",
-    "physical_uri": "text",
-    "content_type": "text",
-    "bytes_size": "bigint",
-    "sha256": "text",
-    "compression": "text",
-    "created_at": "timestamptz",
-    "shard": "smallint",
-}
-"""The columns of a result reference with their types."""
-_REF_KEY: Final = ("tenant_id", "organization_id", "execution_id", "ref_id", "part")
-
 
 def _names(columns: tuple[str, ...], prefix: str = "") -> str:
     return ", ".join(prefix + name for name in columns)
@@ -60,7 +38,6 @@ def _differs(columns: tuple[str, ...], key: tuple[str, ...], one: str, other: st
     return f"({_names(tuple(compared), one + '.')}) IS DISTINCT FROM ({_names(tuple(compared), other + '.')})"
 
 
-_REFS: Final = tuple(REF_COLUMNS)
 SELECTED: Final = _names(COLUMNS)
 
 LOCK: Final = "SELECT position, folds FROM noetl.projection_checkpoint WHERE shard = $1 FOR UPDATE"
@@ -83,31 +60,21 @@ SAVE: Final = (
     "WHERE projection.shard = excluded.shard"
 )
 
-_SET_REFS: Final = f"ON CONFLICT ({_names(_REF_KEY)}) DO UPDATE SET {_updates(_REFS, _REF_KEY)}"
+GIVEN_ROW: Final = "given_row"
+"""A table of a session that rows are copied into, since tables with row-level security take no copies themselves."""
 
-SAVE_REFS: Final = (
-    f"INSERT INTO noetl.result_ref ({_names(_REFS)}) SELECT * FROM unnest({_arrays(REF_COLUMNS)}) {_SET_REFS}"  # noqa: S608
-)
-
-GIVEN_ROW, GIVEN_REF = "given_row", "given_ref"
-"""Tables of a session that rows are copied into, since tables with row-level security take no copies themselves."""
-
-GIVEN: Final = "; ".join(
-    f"CREATE TEMP TABLE IF NOT EXISTS {name} ON COMMIT DELETE ROWS AS SELECT {columns} FROM {table} WITH NO DATA"  # noqa: S608
-    for name, columns, table in (
-        (GIVEN_ROW, SELECTED, "noetl.projection"),
-        (GIVEN_REF, _names(_REFS), "noetl.result_ref"),
-    )
-)
+_NEW_ROWS: Final = f"SELECT {SELECTED} FROM noetl.projection WITH NO DATA"  # noqa: S608
+GIVEN: Final = f"CREATE TEMP TABLE IF NOT EXISTS {GIVEN_ROW} ON COMMIT DELETE ROWS AS {_NEW_ROWS}"
 INSERT_GIVEN: Final = f"INSERT INTO noetl.projection ({SELECTED}) SELECT {SELECTED} FROM {GIVEN_ROW}"  # noqa: S608
-INSERT_GIVEN_REFS: Final = f"INSERT INTO noetl.result_ref ({_names(_REFS)}) SELECT {_names(_REFS)} FROM {GIVEN_REF}"  # noqa: S608
 
-STAGE: Final = (
-    f"CREATE TEMP TABLE rebuilt_row ON COMMIT DROP AS SELECT {SELECTED} FROM noetl.projection WITH NO DATA",  # noqa: S608
-    f"CREATE TEMP TABLE rebuilt_ref ON COMMIT DROP AS SELECT {_names(_REFS)} FROM noetl.result_ref WITH NO DATA",  # noqa: S608
-)
+PLACE: Final = """
+    INSERT INTO noetl.payload_place (store_tier, address) VALUES ($1, $2)
+    ON CONFLICT (is_only) DO UPDATE SET store_tier = excluded.store_tier, address = excluded.address
+    WHERE (payload_place.store_tier, payload_place.address) IS DISTINCT FROM (excluded.store_tier, excluded.address)"""
 
-STAGED: Final = ("ANALYZE rebuilt_row", "ANALYZE rebuilt_ref")
+STAGE: Final = f"CREATE TEMP TABLE rebuilt_row ON COMMIT DROP AS {_NEW_ROWS}"
+
+STAGED: Final = "ANALYZE rebuilt_row"
 
 COMPARE: Final = f"""
     SELECT count(old.row_id) AS before, count(new.row_id) AS after,
@@ -134,16 +101,6 @@ REPLACE: Final = (
     f"WHERE {_differs(COLUMNS, _KEY, 'projection', 'excluded')}"
 )
 
-REMOVE_REFS: Final = (
-    "DELETE FROM noetl.result_ref AS r WHERE r.shard = $1 "  # noqa: S608
-    f"AND NOT EXISTS (SELECT FROM rebuilt_ref AS new WHERE {_same(_REF_KEY, 'r', 'new')})"
-)
-
-REPLACE_REFS: Final = (
-    f"INSERT INTO noetl.result_ref ({_names(_REFS)}) SELECT {_names(_REFS)} FROM rebuilt_ref {_SET_REFS} "  # noqa: S608
-    f"WHERE {_differs(_REFS, _REF_KEY, 'result_ref', 'excluded')}"
-)
-
 FAILURE: Final = "SELECT failure FROM noetl.projection_checkpoint WHERE shard = $1 AND position = $2 FOR UPDATE"
 SET_FAILURE: Final = "UPDATE noetl.projection_checkpoint SET failure = $2::json WHERE shard = $1"
 
@@ -165,8 +122,6 @@ SAVE_SNAPSHOT: Final = """
 LOAD_SNAPSHOTS: Final = """
     SELECT version, fold_versions, upcaster_digest, payload_root, encryption_context, checksum, payload_ref, created_at
     FROM noetl.snapshot WHERE aggregate_type = $1 AND aggregate_id = $2 AND version <= $3 ORDER BY version DESC"""
-
-LOAD_REFS: Final = f"SELECT {_names(_REFS)} FROM noetl.result_ref WHERE execution_id = $1 ORDER BY ref_id, part DESC"  # noqa: S608
 
 PRUNE_SNAPSHOTS: Final = """
 DELETE FROM noetl.snapshot

@@ -19,7 +19,7 @@ from noetl.model.stream import Scope
 from noetl.project.folds.execution import EXECUTION
 from noetl.project.folds.fold import FoldedRow, RowKey
 from noetl.project.folds.registry import FoldRegistry
-from noetl.project.port import Page, ResultRef, Snapshot, StoredRow
+from noetl.project.port import Page, Snapshot, StoredRow
 from noetl.project.postgres import PostgresProjectionStore
 from noetl.project.stores_view import StoresView, least
 
@@ -46,7 +46,7 @@ class StoreLine:
 
 
 class StoredByType:
-    """See `Projections` for the promises. Snapshots and result references are the first store's, the ledger's own."""
+    """See `Projections` for the promises. Snapshots are the first store's, the ledger's own."""
 
     def __init__(self, lines: Sequence[StoreLine]) -> None:
         self.lines = tuple(lines)
@@ -103,10 +103,6 @@ class StoredByType:
         async with aclosing(self.line_of(projection).store.query(scope, projection, filters, page)) as rows:
             async for row in rows:
                 yield row
-
-    async def result_refs(self, scope: Scope, execution_id: int) -> list[ResultRef]:
-        """Return where the payloads of an execution lie."""
-        return await self.lines[0].store.result_refs(scope, execution_id)
 
 
 class of_store:  # noqa: N801 - reads as a word in `with of_store(name):`

@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack
 from noetl.errors import Unavailable
 from noetl.ledger.database import Database, Role
 from noetl.project.folds.registry import FoldRegistry
+from noetl.project.port import PayloadPlace
 from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.result_refs import Locate
 from noetl.project.stores import DEFAULT, StoredByType, StoreLine, by_store, of_store
 from noetl.runtime.schema import check_schema
 from noetl.runtime.settings import Settings
@@ -24,7 +24,7 @@ async def open_stores(
     settings: Settings,
     database: Database,
     folds: FoldRegistry,
-    locate: Locate,
+    place: PayloadPlace,
     stack: AsyncExitStack,
     only: Role | None = None,
 ) -> StoredByType:
@@ -32,7 +32,7 @@ async def open_stores(
     named = {name: store for name, store in settings.projection_stores.items() if store.connection.dsn is not None}
     wanted = {name: settings.projection_stores[name].projections for name in (DEFAULT, *named)}
     held = by_store(folds, wanted)
-    lines = [StoreLine(DEFAULT, PostgresProjectionStore(database, locate), held[DEFAULT])]
+    lines = [StoreLine(DEFAULT, PostgresProjectionStore(database, place), held[DEFAULT])]
     for name, store in named.items():
         if name == DEFAULT:
             continue
@@ -47,7 +47,7 @@ async def open_stores(
         stack.push_async_callback(own.close)
         if only in (None, "projector"):
             await _check(name, own)
-        lines.append(StoreLine(name, PostgresProjectionStore(own, None), held[name]))
+        lines.append(StoreLine(name, PostgresProjectionStore(own), held[name]))
     return StoredByType(lines)
 
 

@@ -24,6 +24,7 @@ from noetl.payloads.keys import FileTenantKeys
 from noetl.payloads.port import PayloadStore
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.holding import Hold
+from noetl.project.port import PayloadPlace
 from noetl.project.projector import Projector
 from noetl.project.stores import StoredByType, StoreLine
 from noetl.project.upcast import Upcasters
@@ -111,7 +112,7 @@ async def open_runtime(settings: Settings, only: Role | None = None) -> AsyncIte
             settings,
             database,
             folds,
-            lambda scope, ref: (payloads.store_tier, payloads.physical_uri(scope, ref)),
+            PayloadPlace(payloads.store_tier, payloads.address),
             stack,
             only,
         )

@@ -53,8 +53,7 @@ def connect(
 ) -> Projections:
     """Connect projector, replay and verifier to a ledger."""
     payloads, folds, upcasters = payloads or MemoryPayloadStore(), folds or FoldRegistry(), upcasters or Upcasters()
-    tier = payloads.store_tier
-    store = PostgresProjectionStore(database, lambda scope, ref: (tier, ref.uri))
+    store = PostgresProjectionStore(database)
     history = History(database, ledger, payloads)
     replay = Replay(history, payloads, store, folds, upcasters, snapshot_interval, database=database)
     return Projections(

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from noetl.ledger.port import Ledger
 from noetl.model.event import Draft, Event
 from noetl.model.ids import SnowflakeGenerator
-from noetl.model.payload_ref import PayloadRef
 from noetl.model.shard import SHARD_COUNT
 from noetl.model.stream import Scope
 from noetl.project.folds.checksum import row_checksum
@@ -29,11 +28,6 @@ class Reads(Protocol):
     def read_shard(self, shard: int, from_position: int = 1) -> AsyncIterator[Event]:
         """Give the events of a shard."""
         ...
-
-
-def here(_scope: Scope, ref: PayloadRef) -> tuple[str, str]:
-    """Say that every payload lies in memory."""
-    return "memory", ref.uri
 
 
 def a_run(scope: Scope, frames: int = 3, *, ended: bool = True) -> list[Draft]:

@@ -65,7 +65,6 @@ class ProjectionRowsContract:
         assert not await store.save_projections(SHARD, after, 9, *stale)
         assert await store.checkpoints() == Mark.zero().with_position(SHARD, 4)
         assert await rows_of(store) == []
-        assert await store.result_refs(CARE, EXECUTION) == []
 
     async def test_many_rows_are_saved_and_loaded_at_once(self, store: ProjectionStore) -> None:
         rows = [folded(f"{number:05}") for number in range(2500)]

@@ -19,7 +19,6 @@ from noetl.testing.projection_samples import (
     event,
     folded,
     ids_of,
-    payload,
     rows_of,
     snapshot,
 )
@@ -30,7 +29,7 @@ class ProjectionReplacementContract:
 
     async def _replaced_by(self, store: ProjectionStore, row_id: str, error: type[Exception] | None = None) -> None:
         async with store.replacing(SHARD) as replacement:
-            await replacement.put([folded(row_id)], [])
+            await replacement.put([folded(row_id)])
             await replacement.finish(9, {})
             if error is not None:
                 raise error
@@ -39,8 +38,8 @@ class ProjectionReplacementContract:
         await store.save_projections(SHARD, 0, 4, [folded("same"), folded("wrong"), folded("gone")], [event(1)])
         await store.save_projections(SHARD + 1, 0, 2, [folded("aside", shard=SHARD + 1)], [])
         async with store.replacing(SHARD) as replacement:
-            await replacement.put([folded("same")], [])
-            await replacement.put([folded("wrong", row={"status": "RIGHT"}), folded("new")], [])
+            await replacement.put([folded("same")])
+            await replacement.put([folded("wrong", row={"status": "RIGHT"}), folded("new")])
             replaced = await replacement.finish(6, {"frame": 2})
         assert replaced == Replaced(before=3, after=3, changed=1, added=1, removed=1)
         assert await ids_of(store) == ["aside", "new", "same", "wrong"]
@@ -50,7 +49,7 @@ class ProjectionReplacementContract:
     async def test_readers_see_the_old_rows_until_the_rebuild_ends(self, store: ProjectionStore) -> None:
         await store.save_projections(SHARD, 0, 4, [folded("old")], [])
         async with store.replacing(SHARD) as replacement:
-            await replacement.put([folded("new")], [])
+            await replacement.put([folded("new")])
             assert await ids_of(store) == ["old"]
             await replacement.finish(9, {})
             assert await ids_of(store) == ["old"]
@@ -58,32 +57,19 @@ class ProjectionReplacementContract:
         assert await ids_of(store) == ["new"]
 
     async def test_a_rebuild_that_fails_changes_nothing(self, store: ProjectionStore) -> None:
-        await store.save_projections(SHARD, 0, 4, [folded("old")], [event(1, payload_ref=payload())])
+        await store.save_projections(SHARD, 0, 4, [folded("old")], [])
         with pytest.raises(ZeroDivisionError):
             await self._replaced_by(store, "new", ZeroDivisionError)
         async with store.replacing(SHARD) as replacement:
-            await replacement.put([folded("unfinished")], [])
+            await replacement.put([folded("unfinished")])
         assert await ids_of(store) == ["old"]
         assert (await store.checkpoints()).positions[SHARD] == 4
-        assert len(await store.result_refs(CARE, EXECUTION)) == 1
 
     async def test_a_rebuild_takes_other_folds_in(self, store: ProjectionStore) -> None:
         await store.save_projections(SHARD, 0, 4, [], [], {"frame": 1})
         async with store.replacing(SHARD) as replacement:
             await replacement.finish(4, {"frame": 2})
         assert await store.save_projections(SHARD, 4, 5, [], [], {"frame": 2})
-
-    async def test_a_rebuild_replaces_result_references(self, store: ProjectionStore) -> None:
-        old = [event(1, payload_ref=payload()), event(2, payload_ref=payload())]
-        await store.save_projections(SHARD, 0, 4, [], old)
-        async with store.replacing(SHARD) as replacement:
-            await replacement.put([], [event(2, payload_ref=payload(), fields_ref=payload(digit="b"))])
-            await replacement.finish(4, {})
-        found = await store.result_refs(CARE, EXECUTION)
-        assert [(ref.ref_id, ref.part, ref.sha256[0]) for ref in found] == [
-            (old[1].event_id, "payload", "a"),
-            (old[1].event_id, "fields", "b"),
-        ]
 
     async def test_a_row_that_two_shards_make_stops_the_rebuild(self, store: ProjectionStore) -> None:
         await store.save_projections(SHARD + 1, 0, 2, [folded("mine", shard=SHARD + 1)], [])
@@ -93,7 +79,7 @@ class ProjectionReplacementContract:
 
 
 class ProjectionRecordsContract:
-    """Failures, result references and snapshots."""
+    """Failures and snapshots."""
 
     async def test_a_failure_is_shown_until_the_shard_moves_on(self, store: ProjectionStore) -> None:
         await store.save_projections(SHARD, 0, 4, [folded()], [])
@@ -113,21 +99,6 @@ class ProjectionRecordsContract:
         await store.save_projections(SHARD, 0, 4, [], [])
         await store.record_failure(SHARD, 3, Failure("fold_failed", "it raised"))
         assert (await store.shard_states())[SHARD].failure is None
-
-    async def test_result_references_are_written_with_the_rows(self, store: ProjectionStore) -> None:
-        both = event(
-            2, payload_ref=payload(encoding="zstd"), fields_ref=payload(digit="b"), causation_id=5, node_name="a"
-        )
-        await store.save_projections(SHARD, 0, 4, [], [event(1), both, event(3, OTHER, payload_ref=payload(OTHER))])
-        first, second = await store.result_refs(CARE, EXECUTION)
-        assert (first.part, first.ref, first.sha256, first.bytes_size) == ("payload", payload().uri, "a" * 64, 7)
-        assert (first.ref_id, first.parent_ref_id, first.source_step) == (both.event_id, 5, "a")
-        assert (first.compression, first.content_type) == ("zstd", "application/json")
-        assert (first.created_at, first.shard, first.execution_id) == (both.ingest_time, SHARD, EXECUTION)
-        assert (first.store_tier, first.physical_uri) == ("memory", first.ref)
-        assert (second.part, second.sha256, second.compression) == ("fields", "b" * 64, "identity")
-        assert [ref.scope for ref in await store.result_refs(OTHER, EXECUTION)] == [OTHER]
-        assert await store.result_refs(BILLING, EXECUTION) == []
 
     async def test_snapshots_come_back_the_newest_first(self, store: ProjectionStore) -> None:
         for version in (10, 30, 20):

@@ -29,7 +29,7 @@ async def analytics(fresh_databases: FreshDatabases) -> AsyncIterator[StoreLine]
     """A store of frames in a database of its own."""
     name = fresh_databases.take()
     database = Database(fresh_databases.url(name), as_roles=True)
-    yield StoreLine("analytics", PostgresProjectionStore(database, None), FoldRegistry([FRAME]))
+    yield StoreLine("analytics", PostgresProjectionStore(database), FoldRegistry([FRAME]))
     await database.close()
     fresh_databases.drop(name)
 

@@ -18,7 +18,7 @@ from noetl.project.postgres import PostgresProjectionStore
 from noetl.project.projector import Projector
 from noetl.project.upcast import Upcasters
 from noetl.testing.drafts import Drafts
-from noetl.testing.projecting import HOME, IDS, a_run, here, record, stored_rows
+from noetl.testing.projecting import HOME, IDS, a_run, record, stored_rows
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 
@@ -27,7 +27,7 @@ HOLDING = {"shard_holder", "shard_lease", "stream_durable"}
 WRITABLE: dict[Role, set[str]] = {
     # Rows that are derived from events, and answers that operators' views remember.
     "projector": HOLDING
-    | {"projection", "projection_checkpoint", "projection_epoch", "result_ref", "snapshot", "curated_answer"},
+    | {"projection", "projection_checkpoint", "projection_epoch", "payload_place", "snapshot", "curated_answer"},
     "relay": HOLDING | {"relay_cursor"},
     "materializer": HOLDING
     | {"event", "stream", "shard", "shard_outbox", "pending_event", "materialized", "divergence"},
@@ -102,7 +102,7 @@ async def test_a_projector_that_lost_its_shards_writes_nothing(database: Databas
     """The next holder has not moved any checkpoint yet, so that it is the lease alone that keeps the first one out."""
     await record(ledger, a_run(HOME))
     first, second = (ShardLeases(database, "projector", name, lease_seconds=30, every_seconds=30) for name in "ab")
-    store = PostgresProjectionStore(database, here).held_by(LeasedShards(first))
+    store = PostgresProjectionStore(database).held_by(LeasedShards(first))
     projector = Projector(ledger, store, FoldRegistry(), Upcasters())
     await first.start(lambda _: None)
     async with database.transaction(None, "projector") as connection:
@@ -122,7 +122,7 @@ async def test_a_projector_that_lost_its_shards_writes_nothing(database: Databas
     assert await store.checkpoints() == before
     assert [state.failure for state in await store.shard_states()] == [None] * 16
 
-    held = PostgresProjectionStore(database, here).held_by(LeasedShards(second))
+    held = PostgresProjectionStore(database).held_by(LeasedShards(second))
     await Projector(ledger, held, FoldRegistry(), Upcasters()).run_until(await ledger.head())
     assert await store.checkpoints() == await ledger.head()
     await first.stop()

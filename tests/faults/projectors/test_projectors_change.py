@@ -17,7 +17,7 @@ from noetl.model.mark import Mark
 from noetl.model.shard import SHARD_COUNT
 from noetl.project.folds.registry import built_in_folds
 from noetl.project.postgres import PostgresProjectionStore
-from noetl.testing.projecting import HOME, a_run, here, pure_rows, record, stored_rows
+from noetl.testing.projecting import HOME, a_run, pure_rows, record, stored_rows
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 
@@ -84,7 +84,7 @@ def all_shards(among: list[ProjectorProcess]) -> list[int]:
 async def test_every_projection_equals_a_replay_whatever_becomes_of_the_projectors(
     database: Database, ledger: PostgresLedger, begin: Begin, moves: Moves
 ) -> None:
-    store, writing = PostgresProjectionStore(database, here), Writing(ledger)
+    store, writing = PostgresProjectionStore(database), Writing(ledger)
     four = [begin(f"noetl-projector-{number}") for number in range(4)]
     await shared(four, 4)
     assert all_shards(four) == list(range(SHARD_COUNT))

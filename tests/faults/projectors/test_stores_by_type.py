@@ -21,7 +21,7 @@ from noetl.project.folds.frame import FRAME
 from noetl.project.folds.registry import built_in_folds
 from noetl.project.postgres import PostgresProjectionStore
 from noetl.testing.postgres import FreshDatabases
-from noetl.testing.projecting import HOME, a_run, here, pure_rows, record, stored_rows
+from noetl.testing.projecting import HOME, a_run, pure_rows, record, stored_rows
 
 # Frames are not in the ledger's own database here, so the comparison that follows other tests is made in the test.
 pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.no_parity]
@@ -36,7 +36,7 @@ class Ground:
     """The ledger's database and that of the store `analytics`, which has the frames."""
 
     def __init__(self, owner_url: str, other_url: str, database: Database, other: Database, folder: Path) -> None:
-        self.default, self.analytics = PostgresProjectionStore(database, here), PostgresProjectionStore(other, None)
+        self.default, self.analytics = PostgresProjectionStore(database), PostgresProjectionStore(other)
         self.gate = Gate(other_url)
         self._url, self._other_url, self._folder = owner_url, other_url, folder
 

@@ -37,7 +37,7 @@ async def test_a_closed_stage_is_read_where_stages_are_projected(
     events = a_run(HOME)
     (stage_id,) = {event.aggregate_id for event in events if event.aggregate_type == "stage"}
     await record(ledger, events)
-    store = PostgresProjectionStore(elsewhere, None)
+    store = PostgresProjectionStore(elsewhere)
     await Projector(ledger, store, FoldRegistry([STAGE]), Upcasters()).run_until(await ledger.head())
     await server.call("GET", f"/api/stages/{stage_id}", status=404)
     services = replace(server.services, stages=elsewhere)

@@ -21,7 +21,7 @@ from noetl.project.upcast import Upcasters
 from noetl.runtime.checkpoints import tell_epochs
 from noetl.runtime.config import load_settings
 from noetl.runtime.wiring import open_runtime
-from noetl.testing.projecting import HOME, a_run, here, record
+from noetl.testing.projecting import HOME, a_run, record
 
 pytestmark = pytest.mark.service
 
@@ -51,7 +51,7 @@ async def closed(database: Database) -> list[dict[str, Any]]:
 
 
 def projecting(database: Database, ledger: PostgresLedger, epochs: Epochs, batch_events: int = 2_000) -> Projector:
-    store = PostgresProjectionStore(database, here).held_by(epochs)
+    store = PostgresProjectionStore(database).held_by(epochs)
     return Projector(ledger, store, FoldRegistry(), Upcasters(), batch_events=batch_events)
 
 
