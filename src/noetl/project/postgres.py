@@ -42,8 +42,8 @@ class PostgresProjectionStore:
         self.database = database
         self._place = place
         self._hold = hold
-        self._has_told = place is None
-        """Whether the database knows where payloads lie."""
+        self._has_told = False
+        """Whether this process has said where payloads lie."""
 
     def held_by(self, hold: Hold) -> PostgresProjectionStore:
         """Return the same store, whose checkpoints move only while the hold says so."""
@@ -100,8 +100,8 @@ class PostgresProjectionStore:
                 written = await (save_rows(connection, columns, after) if new else merge_rows(connection, columns))
                 if written != len(columns):
                     raise _OvertakenError
-                if not self._has_told:
-                    await connection.execute(sql.PLACE, *(self._place or ()))
+                if self._place is not None and not self._has_told:
+                    await connection.execute(sql.PLACE, *self._place)
                 reach("project.after_rows")
                 if self._hold is not None:
                     # Last before the move: what is locked here keeps the shard from being handed over.

@@ -67,10 +67,11 @@ _NEW_ROWS: Final = f"SELECT {SELECTED} FROM noetl.projection WITH NO DATA"  # no
 GIVEN: Final = f"CREATE TEMP TABLE IF NOT EXISTS {GIVEN_ROW} ON COMMIT DELETE ROWS AS {_NEW_ROWS}"
 INSERT_GIVEN: Final = f"INSERT INTO noetl.projection ({SELECTED}) SELECT {SELECTED} FROM {GIVEN_ROW}"  # noqa: S608
 
+# Where the place is known, its row is not even locked: a projector that stands still must not hold up the first batch of others.
 PLACE: Final = """
-    INSERT INTO noetl.payload_place (store_tier, address) VALUES ($1, $2)
-    ON CONFLICT (is_only) DO UPDATE SET store_tier = excluded.store_tier, address = excluded.address
-    WHERE (payload_place.store_tier, payload_place.address) IS DISTINCT FROM (excluded.store_tier, excluded.address)"""
+    INSERT INTO noetl.payload_place (store_tier, address) SELECT $1, $2
+    WHERE NOT EXISTS (SELECT FROM noetl.payload_place WHERE store_tier = $1 AND address = $2)
+    ON CONFLICT (is_only) DO UPDATE SET store_tier = excluded.store_tier, address = excluded.address"""
 
 STAGE: Final = f"CREATE TEMP TABLE rebuilt_row ON COMMIT DROP AS {_NEW_ROWS}"
 
