@@ -15,8 +15,6 @@ from noetl.runtime.settings import Settings
 from noetl.runtime.streams import mirrors, stream_name
 from noetl.stream.ended import ended
 from noetl.stream.hints import Hints, count, sum_of
-from noetl.stream.nats_connection import NatsConnection
-from noetl.stream.nats_hints import NatsHints
 
 GATHER_SECONDS: Final = 0.01
 """What is told within this time is told once."""
@@ -30,6 +28,10 @@ async def open_hints(settings: Settings) -> AsyncIterator[Hints | None]:
     if not mirrors(settings) or place.url is None:
         yield None
         return
+    # Only here, as in `streams`: who shares no hints need not wait for the client to be imported.
+    from noetl.stream.nats_connection import NatsConnection
+    from noetl.stream.nats_hints import NatsHints
+
     connection = NatsConnection(place.url.get_secret_value(), credentials_file=place.credentials_file)
     try:
         yield NatsHints(connection, stream_name(settings, "hints"), replicas=place.replicas)

@@ -9,8 +9,6 @@ from typing import Final, Literal
 from noetl.errors import ConfigError
 from noetl.ledger.database import Database
 from noetl.runtime.settings import Settings
-from noetl.stream.nats import NatsStream, StreamLimits
-from noetl.stream.nats_connection import NatsConnection
 from noetl.stream.port import EventStream
 from noetl.stream.postgres import PostgresStream
 
@@ -46,6 +44,10 @@ async def open_stream(
         return
     if place.url is None:
         raise ConfigError("event_store.connection.url is needed by nats-jetstream", hint="such as nats://nats:4222")
+    # Only here: the client takes a fifth of a second to import, which a run without NATS would wait for as well.
+    from noetl.stream.nats import NatsStream, StreamLimits
+    from noetl.stream.nats_connection import NatsConnection
+
     connection = NatsConnection(place.url.get_secret_value(), credentials_file=place.credentials_file)
     # Writes are refused by a stream that is full; a mirror forgets its oldest messages, which the ledger has.
     limits = (

@@ -72,6 +72,12 @@ async def test_tasks_of_a_version_that_goes_are_cancelled_and_come_back_with_it(
     pipelines.give("orders", order(1, 3), order(2, 4))
     run = await pipelines.start("shop", "orders")
     await gate.arrived()
+
+    async def other_waits() -> bool:
+        return sum(one.status != "Completed" for one in await pipelines.tasks("clean")) == 2
+
+    # Each partition is routed by itself: the second task may come after the first one has begun.
+    await until(other_waits, "a task for each of the two partitions")
     cutover = await pipelines.rollback("shop")
     assert len(cutover.cancelled) == 2
     assert (await pipelines.finished(run)).status == "completed"
