@@ -23,9 +23,10 @@ demo: $(READY) ## Run the example pipeline on embedded defaults, change it, go b
 	$(BIN)/python -m examples.clinic.demo
 
 # Hundreds of processes are started by tests, and where PYTHONDONTWRITEBYTECODE is set each would compile everything anew.
+# Three at once on two cores: much of the time is spent waiting for leases, servers and processes (20 minutes instead of 23).
 test: $(READY) ## Run the tests, with the servers they need
 	@$(BIN)/python -m compileall -q src
-	$(BIN)/python -m pytest -n 2 --max-worker-restart 0 --dist loadgroup -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 3 --max-worker-restart 0 --dist loadgroup -m "not slow" $(ARGS)
 
 test-slow: $(READY) ## Run the tests that start Spark over and over: clusters, drivers, kills, the ledger on them
 	@$(BIN)/python -m compileall -q src
