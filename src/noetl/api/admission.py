@@ -14,7 +14,7 @@ from noetl.api.endpoint import ANYONE, Caller, Endpoint
 from noetl.api.problems import Unauthenticated
 from noetl.credentials.secret import Secret
 from noetl.credentials.tokens import ApiTokens, TokenHolder, digest
-from noetl.errors import Denied
+from noetl.errors import Denied, Unavailable
 from noetl.model.stream import Scope
 
 KEEP_SECONDS = 1.0
@@ -22,6 +22,7 @@ KEEP_SECONDS = 1.0
 refused after this at the latest, and one that is made is asked for."""
 
 _MOST = 1_000
+_NEVER = float("-inf")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -46,7 +47,7 @@ class Admission:
         self._worker_secret = worker_secret
         self._clock = clock
         self._kept: OrderedDict[bytes, tuple[float, TokenHolder]] = OrderedDict()
-        self._known = (float("-inf"), True)
+        self._known = (_NEVER, True)
         """Until when it is known whether there are live tokens, and whether there are."""
         self._looking: asyncio.Task[bool] | None = None
 
@@ -75,14 +76,20 @@ class Admission:
         until, live = self._known
         if self._clock() < until:
             return live
-        # One look serves all who ask meanwhile: they share its answer, and its failure if the database is away.
+        # One look serves all who ask meanwhile: they share its answer, and its failure if there has been none before.
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look())
         return await asyncio.shield(self._looking)
 
     async def _look(self) -> bool:
-        began = self._clock()
-        live = await self._tokens.any_live(self._default_scope)
+        began, (before, live) = self._clock(), self._known
+        try:
+            live = await self._tokens.any_live(self._default_scope)
+        except Unavailable:
+            if before == _NEVER:
+                raise
+            # Tokens are made in the database: while it is away there are those that were, and facts go on to be taken.
+            began = self._clock()
         self._known = (began + KEEP_SECONDS, live)
         return live
 

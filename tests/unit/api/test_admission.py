@@ -16,6 +16,7 @@ from noetl.api.endpoint import Endpoint
 from noetl.api.problems import Unauthenticated
 from noetl.api.routes.all_routes import endpoints
 from noetl.credentials.tokens import ROLES, ApiTokens, Role
+from noetl.errors import Unavailable
 from noetl.ledger.database import Database
 from noetl.model.stream import Scope
 
@@ -172,24 +173,70 @@ async def test_a_token_that_is_shown_is_checked_where_none_is_asked_for(auth: bo
 
 
 class CountedTokens(ApiTokens):
-    """Counts how often it is asked whether there are any."""
+    """Counts how often it is asked whether there are any, and gives no answer while it is away."""
 
     looks = 0
+    is_away = False
 
     async def any_live(self, scope: Scope) -> bool:
         self.looks += 1
+        if self.is_away:
+            raise Unavailable("PostgreSQL does not answer")
         return await super().any_live(scope)
 
 
-async def test_whether_there_are_tokens_is_looked_up_once_a_second_however_many_ask(database: Database) -> None:
+@pytest.fixture
+def listing() -> Endpoint:
+    """A route that anybody may call where no tokens are asked for."""
+    return next(one for one in endpoints() if one.name == "list_all_executions")
+
+
+REQUEST = Request({"type": "http", "headers": [(b"host", b"localhost")]})
+
+
+@pytest.mark.parametrize("guarded", [False, True], ids=["none", "some"])
+async def test_while_the_database_is_away_it_stays_as_it_was_whether_tokens_are_asked_for(
+    guarded: bool, database: Database, listing: Endpoint
+) -> None:
+    """INV-115: nobody can make a token then, and facts go on to be taken."""
     now = 100.0
     tokens = CountedTokens(database)
     gate = Admission(tokens, required=None, default_scope=HOME, clock=lambda: now)
-    listing = next(one for one in endpoints() if one.name == "list_all_executions")
-    request = Request({"type": "http", "headers": [(b"host", b"localhost")]})
+
+    async def admits() -> bool:
+        try:
+            return (await gate.caller(REQUEST, listing)).name == "local"
+        except Unauthenticated:
+            return False
+
+    tokens.is_away = True
+    with pytest.raises(Unavailable):
+        await admits()
+    tokens.is_away = False
+    if guarded:
+        await tokens.create(HOME, "a reader", "reader")
+    assert await admits() is not guarded
+    tokens.is_away = True
+    for looks in (3, 4):
+        now += KEEP_SECONDS
+        assert [await admits() for _ in range(3)] == [not guarded] * 3
+        assert tokens.looks == looks
+    tokens.is_away = False
+    if not guarded:
+        await tokens.create(HOME, "a reader", "reader")
+    now += KEEP_SECONDS
+    assert not await admits()
+
+
+async def test_whether_there_are_tokens_is_looked_up_once_a_second_however_many_ask(
+    database: Database, listing: Endpoint
+) -> None:
+    now = 100.0
+    tokens = CountedTokens(database)
+    gate = Admission(tokens, required=None, default_scope=HOME, clock=lambda: now)
 
     async def admitted() -> list[str]:
-        callers = await asyncio.gather(*(gate.caller(request, listing) for _ in range(20)), return_exceptions=True)
+        callers = await asyncio.gather(*(gate.caller(REQUEST, listing) for _ in range(20)), return_exceptions=True)
         return [type(one).__name__ if isinstance(one, Exception) else one.name for one in callers]
 
     assert await admitted() == ["local"] * 20
