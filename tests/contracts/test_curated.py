@@ -216,7 +216,7 @@ async def test_the_operators_role_can_do_nothing_in_the_database_but_take_answer
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await connection.fetch("SELECT * FROM noetl.curated_answer")
     assert [row[0] for row in tables] == []
-    assert [row[0] for row in powerful] == ["take_curated_answer_v1"]
+    assert [row[0] for row in powerful] == ["take_curated_answer"]
     for role in ("runtime", "reaper", "retention"):
         async with database.transaction(OPERATORS, role) as connection:  # type: ignore[arg-type]
             for statement in ("TABLE noetl.curated_secret", "TABLE noetl.curated_answer"):
@@ -246,6 +246,6 @@ async def take(database: Database, scope: Scope, read_id: int) -> str | None:
     """Take an answer as an operator would."""
     async with database.transaction(scope, "operator") as connection:
         text: str | None = await connection.fetchval(
-            "SELECT noetl.take_curated_answer_v1($1, $2, $3)::text", scope.tenant_id, scope.organization_id, read_id
+            "SELECT noetl.take_curated_answer($1, $2, $3)::text", scope.tenant_id, scope.organization_id, read_id
         )
     return text

@@ -236,7 +236,7 @@ FORBIDDEN = (
     "ALTER TABLE noetl.event DISABLE ROW LEVEL SECURITY",
     "DROP TABLE noetl.event_root",
     "CREATE TABLE noetl.mine ()",
-    "SELECT noetl.drop_event_partition_v1('event_2024_01', '{}')",
+    "SELECT noetl.drop_event_partition('event_2024_01', '{}')",
     "SET ROLE noetl_owner",
     "SET ROLE noetl_projector",
     "SET SESSION AUTHORIZATION noetl_owner",

@@ -1,4 +1,7 @@
-"""Migrations: up, down and up again give the same catalog; they are safe to repeat, to race and to fail."""
+"""Migrations: up, down and up again give the same catalog; they are safe to repeat, to race and to fail.
+
+The object files make the newest schema at once; the migrations bring an older one there. Both must end in one catalog.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,7 @@ from noetl.testing.ledger_reading import everything
 
 pytestmark = pytest.mark.service
 
-REVISIONS = sorted(
-    path.name.split("_")[0] for path in (Path(migrate.__file__).parents[1] / "migrations/versions").glob("[0-9]*.py")
-)
+REVISIONS = sorted(path.name.split("_")[0] for path in (migrate.SCHEMA / "migrations/versions").glob("[0-9]*.py"))
 IDS = SnowflakeGenerator(4, lambda: time.time_ns() // 1_000_000)
 
 
@@ -146,7 +147,60 @@ def test_a_serving_role_owns_nothing_and_may_make_nothing(owner_url: str, role: 
     ) == [(False,) * 7]
 
 
-async def test_events_survive_the_undoing_of_all_that_is_built_on_them_and_its_return(owner_url: str) -> None:
+@pytest.fixture
+def later_schema(tmp_path: Path) -> Path:
+    """The schema of a later day: a table with one more column and a function with one more word, in file and migration."""
+    schema = tmp_path / "schema"
+    shutil.copytree(migrate.SCHEMA, schema)
+    worker, function = schema / "tables/worker.sql", schema / "functions/payload_lock.sql"
+    before = function.read_text()
+    # A column that a migration adds comes last, so it stands last in the file too.
+    worker.write_text(worker.read_text().replace("    PRIMARY KEY", "    rack text,\n    PRIMARY KEY"))
+    function.write_text(before.replace("noetl.payloads", "noetl.payload"))
+    assert function.read_text() != before
+    versions = schema / "migrations/versions"
+    (versions / "0002_racks.py").write_text(REVISION)
+    (versions / "0002_racks.up.sql").write_text(
+        "ALTER TABLE noetl.worker ADD COLUMN rack text;\n" + function.read_text()
+    )
+    (versions / "0002_racks.down.sql").write_text("ALTER TABLE noetl.worker DROP COLUMN rack;\n" + before)
+    return schema
+
+
+REVISION = """
+from alembic import context
+revision, down_revision = "0002", "0001"
+def upgrade(): context.config.attributes["run"].up("0002_racks")
+def downgrade(): context.config.attributes["run"].down("0002_racks")
+"""
+
+
+def test_the_files_and_the_migrations_make_one_catalog(empty_url: str, owner_url: str, later_schema: Path) -> None:
+    """INV-24."""
+    assert migrate.upgrade(empty_url, schema=later_schema) == ["0001_baseline", "0002_racks"]
+    assert migrate.upgrade(owner_url, schema=later_schema) == ["0002_racks"]
+    assert migrate.current(empty_url) == migrate.current(owner_url) == "0002"
+    assert "rack text" in dump(owner_url)
+    assert dump(empty_url) == dump(owner_url)
+
+
+def test_a_revision_before_the_newest_can_be_asked_for(empty_url: str, reference: str, later_schema: Path) -> None:
+    assert migrate.upgrade(empty_url, "0001", later_schema) == ["0001_baseline"]
+    assert migrate.current(empty_url) == "0001"
+    assert dump(empty_url) == reference
+
+
+def test_a_file_that_no_migration_carries_is_found(empty_url: str, owner_url: str, later_schema: Path) -> None:
+    file = later_schema / "functions/payload_lock.sql"
+    file.write_text(file.read_text().replace("noetl.payload", "noetl.other"))
+    migrate.upgrade(empty_url, schema=later_schema)
+    migrate.upgrade(owner_url, schema=later_schema)
+    assert dump(empty_url) != dump(owner_url)
+
+
+async def test_events_survive_the_undoing_of_what_is_built_on_them_and_its_return(
+    owner_url: str, later_schema: Path
+) -> None:
     drafts = Drafts(Scope("acme", "care"), IDS.mint)
     run, loop = drafts.mint(), drafts.mint()
     items = [drafts.loop_item(run, loop, index, idempotency_key=f"k{index}") for index in range(3)]
@@ -159,14 +213,15 @@ async def test_events_survive_the_undoing_of_all_that_is_built_on_them_and_its_r
         await ledger.close()
         await database.close()
 
+    await asyncio.to_thread(migrate.upgrade, owner_url, "head", later_schema)
     async with opened() as ledger:
         await ledger.append(items[0].stream, items)
         before = await everything(ledger)
     assert len(before) == 3
-    await asyncio.to_thread(migrate.downgrade, owner_url, "0002")
+    await asyncio.to_thread(migrate.downgrade, owner_url, "0001", later_schema)
     async with opened() as ledger:
         assert await everything(ledger) == before
-    await asyncio.to_thread(migrate.upgrade, owner_url)
+    await asyncio.to_thread(migrate.upgrade, owner_url, "head", later_schema)
     async with opened() as ledger:
         answer = await ledger.append(items[0].stream, [drafts.again(item) for item in items])
         assert answer.repeated

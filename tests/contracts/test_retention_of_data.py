@@ -367,7 +367,7 @@ async def test_nobody_deletes_rows_that_no_event_allows(pipelines: TestedPipelin
     pipelines.give("orders", {"day": "1", "amount": 1})
     await pipelines.deploy(shop())
     for kind in ("outbox", "tasks", "queries"):
-        (row,) = await pipelines.fetch("SELECT noetl.sweep_rows_v1($1, 1000)", kind)
+        (row,) = await pipelines.fetch("SELECT noetl.sweep_rows($1, 1000)", kind)
         assert row[0] == 0
 
 

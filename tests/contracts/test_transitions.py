@@ -552,10 +552,10 @@ async def test_what_works_behind_an_append_cannot_be_called_by_itself(database: 
         callable_ones = await connection.fetch(
             "SELECT proname FROM pg_proc WHERE pronamespace = 'noetl'::regnamespace"
             " AND has_function_privilege('noetl_runtime', oid, 'EXECUTE')"
-            " AND proname IN ('append_v3', 'append_groups_v1', 'apply_work_v1', 'broken_fences_v1', 'lock_work_v1',"
-            " 'overtaken_v1')"
+            " AND proname IN ('append', 'append_groups', 'apply_work', 'broken_fences', 'lock_work',"
+            " 'overtaken')"
         )
-    assert [row["proname"] for row in callable_ones] == ["append_v3"]
+    assert [row["proname"] for row in callable_ones] == ["append"]
 
 
 async def test_a_plain_append_changes_no_row(ledger: PostgresLedger, database: Database) -> None:

@@ -32,7 +32,7 @@ async def begin(database: Database, holder: str, wanted: str, lease_seconds: flo
     async with database.transaction(None) as connection:
         lease = timedelta(seconds=lease_seconds)
         token = await connection.fetchval(
-            "SELECT lease_token FROM noetl.begin_change_v1($1, $2, $3)", wanted, holder, lease
+            "SELECT lease_token FROM noetl.begin_change($1, $2, $3)", wanted, holder, lease
         )
     assert isinstance(token, UUID)
     return token
@@ -92,9 +92,9 @@ async def test_a_change_that_another_took_over_is_not_ended_by_its_first_holder(
     first = await begin(database, "first", "stream", 0)
     second = await begin(database, "second", "ledger", 60)
     async with database.transaction(None) as connection:
-        assert not await connection.fetchval("SELECT noetl.renew_change_v1($1, '1 minute')", first)
-        assert await connection.fetchval("SELECT noetl.end_change_v1($1, 'stream')", first) == "draining"
-        assert await connection.fetchval("SELECT noetl.end_change_v1($1, 'ledger')", second) == "ledger"
+        assert not await connection.fetchval("SELECT noetl.renew_change($1, '1 minute')", first)
+        assert await connection.fetchval("SELECT noetl.end_change($1, 'stream')", first) == "draining"
+        assert await connection.fetchval("SELECT noetl.end_change($1, 'ledger')", second) == "ledger"
 
 
 async def test_who_follows_waits_for_a_change_and_ends_one_whose_holder_died(
@@ -106,7 +106,7 @@ async def test_who_follows_waits_for_a_change_and_ends_one_whose_holder_died(
         await ledger.way.steady(0.1, WritePathChange(database, ledger.way).take_over)
     async with database.transaction(None) as connection:
         token = await connection.fetchval("SELECT lease_token FROM noetl.write_path")
-        await connection.execute("SELECT noetl.end_change_v1($1, 'stream')", token)
+        await connection.execute("SELECT noetl.end_change($1, 'stream')", token)
     assert await ledger.way.steady(0.1) == "stream"
     await begin(database, "dead", "ledger", 0)
     assert await ledger.way.steady(30.0, WritePathChange(database, ledger.way).take_over) == "ledger"

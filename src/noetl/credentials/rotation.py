@@ -75,7 +75,7 @@ async def rotate(database: Database, keys: KeyRing, *, keep_old_keys: bool = Fal
 async def _scopes(database: Database, newest: Key) -> list[Scope]:
     async with database.transaction(None) as connection:
         rows = await connection.fetch(
-            "SELECT DISTINCT tenant_id, organization_id FROM noetl.sealed_rows_v1() WHERE key_id <> $1 ORDER BY 1, 2",
+            "SELECT DISTINCT tenant_id, organization_id FROM noetl.sealed_rows() WHERE key_id <> $1 ORDER BY 1, 2",
             newest.key_id,
         )
     return [Scope(*row) for row in rows]
@@ -132,7 +132,7 @@ async def _remove_unused(database: Database, keys: KeyRing, *, keep: bool) -> tu
     async with database.transaction(None) as connection:
         # A process that still seals with an old key has either written its row by now or will choose its key anew.
         await hold_keys_alone(connection)
-        rows = await connection.fetch("SELECT DISTINCT key_id FROM noetl.sealed_rows_v1()")
+        rows = await connection.fetch("SELECT DISTINCT key_id FROM noetl.sealed_rows()")
         needed = {row["key_id"] for row in rows} | {keys.newest().key_id}
         for key in keys.all():
             if key.key_id in needed:

@@ -101,7 +101,7 @@ class ApiTokens:
     async def admit(self, token: str) -> TokenHolder:
         """Return who holds a token; `Denied` if it is unknown, expired or revoked."""
         async with self._database.transaction(None) as connection:
-            row = await connection.fetchrow("SELECT * FROM noetl.token_scope_v1($1)", digest(token))
+            row = await connection.fetchrow("SELECT * FROM noetl.token_scope($1)", digest(token))
         if row is None:
             raise Denied("the token is unknown, expired or revoked", hint="`noetl credentials token create` makes one")
         scope = Scope(row["tenant_id"], row["organization_id"])

@@ -33,7 +33,7 @@ _FORGET: Final = "DELETE FROM noetl.curated_answer WHERE computed_at < now() - i
 _KEEP: Final = (
     "INSERT INTO noetl.curated_answer (tenant_id, organization_id, read_id, answer) VALUES ($1, $2, $3, $4::text::json)"
 )
-_TAKE: Final = "SELECT noetl.take_curated_answer_v1($1, $2, $3)::text"
+_TAKE: Final = "SELECT noetl.take_curated_answer($1, $2, $3)::text"
 
 
 class Grouping(Protocol):

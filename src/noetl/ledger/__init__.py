@@ -1,6 +1,6 @@
 """The only truth: append, read, wait.
 
-    appenders ──► committer ──► noetl.append_v3 ──────────────► noetl.event
+    appenders ──► committer ──► noetl.append ──────────────► noetl.event
                   (one per        keys sorted                    (shard, position):
                    process,        │ streams sorted               dense, in commit order
                    gathers)        │ shard heads ascending, last

@@ -1,4 +1,4 @@
-"""Many appends of one organization packed as the arguments of `noetl.append_v3`, and its answers read back."""
+"""Many appends of one organization packed as the arguments of `noetl.append`, and its answers read back."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _ONCE = frozenset(kind.name for kind in EVENT_TYPES if kind.once_per)
 _TYPE, _KEY, _PAYLOAD, _FIELDS = 12, 16, 23, 24
 
 _CALL = "SELECT outcome, first_version, first_position, event_ids FROM noetl.{}($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-APPEND_SQL = _CALL.format("append_v3")
-PENDING_SQL = _CALL.format("append_pending_v1")
+APPEND_SQL = _CALL.format("append")
+PENDING_SQL = _CALL.format("append_pending")
 """The same decision, its events left waiting for the materializer; their positions are places among the waiting ones."""
 
 
@@ -164,7 +164,7 @@ def _packed(group: int, slot: int, part: Part) -> tuple[Any, ...]:
 
 
 def answers_of(requests: Sequence[Request], rows: Sequence[Any]) -> list[tuple[Appended, ...] | NoetlError]:
-    """Read the outcomes of `noetl.append_v3`, one per part, as one answer per request."""
+    """Read the outcomes of `noetl.append`, one per part, as one answer per request."""
     found: list[tuple[Appended, ...] | NoetlError] = []
     left = iter(rows)
     for item in requests:
@@ -186,7 +186,7 @@ class _FellWithGroup(VersionConflict):
 def answer_of(
     part: Part, outcome: int, version: int, position: int, event_ids: list[int] | None
 ) -> Appended | NoetlError:
-    """Read one outcome of `noetl.append_v3`."""
+    """Read one outcome of `noetl.append`."""
     name = part.stream.stream_id
     if outcome in (0, 1):
         count = len(part.rows)

@@ -210,7 +210,7 @@ async def make_partitions(database: Database, group: Sequence[Request], problem:
         return False
     pool = await database.pool()
     for execution_id in {row[0] for item in group for part in item.parts for row in part.rows}:
-        await pool.execute("SELECT noetl.ensure_event_partition_v1($1)", execution_id)
+        await pool.execute("SELECT noetl.ensure_event_partition($1)", execution_id)
     return True
 
 

@@ -36,7 +36,7 @@ WHERE NOT EXISTS (
 _HEADS = "SELECT shard, position FROM noetl.shard_outbox"
 _WAITS = """
 SELECT EXISTS (SELECT FROM unnest($1::smallint[], $2::bigint[]) AS asked (shard, position)
-               WHERE noetl.waits_upto_v1(asked.shard, asked.position))
+               WHERE noetl.waits_upto(asked.shard, asked.position))
 """
 
 _Key = tuple[int, int] | VersionToken

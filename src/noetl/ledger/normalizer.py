@@ -20,7 +20,7 @@ Row = tuple[Any, ...]
 
 
 def normalize(draft: Draft) -> Row:
-    """Return the row of a draft in the order of `noetl.append_v3`, its JSON canonical; refuse what is too large."""
+    """Return the row of a draft in the order of `noetl.append`, its JSON canonical; refuse what is too large."""
     meta = _text(draft.meta) if draft.meta else None
     context = _text(draft.context) if draft.context else None
     result = _text(draft.result) if draft.result else None

@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL: `noetl.event`, written by `noetl.append_v3`, or by the materializer, read page by page."""
+"""The ledger in PostgreSQL: `noetl.event`, written by `noetl.append`, or by the materializer, read page by page."""
 
 from __future__ import annotations
 

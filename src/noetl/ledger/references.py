@@ -144,7 +144,7 @@ async def lock_payloads(connection: Connection, scope: Scope, *, shared: bool) -
     """Take the lock between collectors (exclusive) and those who are about to refer to payloads (shared)."""
     kind = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
     await connection.execute(
-        f"SELECT {kind}(noetl.payload_lock_v1($1, $2))",
+        f"SELECT {kind}(noetl.payload_lock($1, $2))",
         scope.tenant_id,
         scope.organization_id,
     )

@@ -29,7 +29,7 @@ Drain = Callable[[], Awaitable[object]]
 _LOOK_SECONDS: Final = 0.05
 _RENEWALS: Final = 5
 """How often a lease is renewed before it would end."""
-_BEGIN = "SELECT mode, came_from, wanted, holder, lease_token FROM noetl.begin_change_v1($1, $2, $3)"
+_BEGIN = "SELECT mode, came_from, wanted, holder, lease_token FROM noetl.begin_change($1, $2, $3)"
 
 
 class _Begun(msgspec.Struct, frozen=True):
@@ -130,12 +130,12 @@ class WritePathChange:
 
     async def _end(self, token: UUID, mode: Mode) -> str:
         async with self._database.transaction(None) as connection:
-            self._way.mode = str(await connection.fetchval("SELECT noetl.end_change_v1($1, $2)", token, mode))
+            self._way.mode = str(await connection.fetchval("SELECT noetl.end_change($1, $2)", token, mode))
         return self._way.mode
 
     async def _renew(self, token: UUID) -> bool:
         async with self._database.transaction(None) as connection:
-            return bool(await connection.fetchval("SELECT noetl.renew_change_v1($1, $2)", token, self._lease))
+            return bool(await connection.fetchval("SELECT noetl.renew_change($1, $2)", token, self._lease))
 
     @asynccontextmanager
     async def _renewing(self, token: UUID) -> AsyncIterator[None]:

@@ -38,7 +38,7 @@ class SweptRows:
             if kind == "tasks":
                 found._tasks_until = moment(until)
                 found._gone = frozenset(
-                    str(row[0]) for row in await connection.fetch("SELECT noetl.gone_generations_v1()")
+                    str(row[0]) for row in await connection.fetch("SELECT noetl.gone_generations()")
                 )
                 rows = await connection.fetch(_TASKS, sorted(found._gone))
                 found._tasks_there = frozenset(row[0] for row in rows)

@@ -1,4 +1,4 @@
-"""Rows of history that nobody decides by, counted by age. Only reads; `noetl.sweep_rows_v1` alone deletes them."""
+"""Rows of history that nobody decides by, counted by age. Only reads; `noetl.sweep_rows` alone deletes them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WHY: Final[dict[Kind, tuple[str, str]]] = {
 _COUNTS: Final[dict[Kind, str]] = {
     "tasks": """
 SELECT count(*) AS all_rows, count(*) FILTER (WHERE t.ended_at < $1 AND t.available_at IS NULL
-    AND t.generation IN (SELECT noetl.gone_generations_v1())) AS old FROM noetl.task AS t
+    AND t.generation IN (SELECT noetl.gone_generations())) AS old FROM noetl.task AS t
 """,
     "outbox": """
 SELECT count(*) AS all_rows,

@@ -142,7 +142,7 @@ class Running:
         total, gone = 0, ROWS_AT_ONCE
         while gone == ROWS_AT_ONCE:
             async with self._database.transaction(self._scope) as connection:
-                gone = await connection.fetchval("SELECT noetl.sweep_rows_v1($1, $2)", sweep.kind, ROWS_AT_ONCE)
+                gone = await connection.fetchval("SELECT noetl.sweep_rows($1, $2)", sweep.kind, ROWS_AT_ONCE)
             total += gone
             faults.reach("retention.after_rows")
         return total

@@ -1,4 +1,8 @@
-"""Takes an owner's database URL, brings the schema to a revision, forward or back, each step in one transaction."""
+"""Takes an owner's database URL, brings the schema to a revision, forward or back, each run in one transaction.
+
+An empty database is made from the object files of `noetl/schema`, in the order of `contents.txt`, and is then at the
+newest revision. A database that exists already takes the migrations it lacks.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +11,45 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_FOLDER = Path(__file__).parent.parent / "migrations"
+SCHEMA = Path(__file__).parent.parent / "schema"
 _LOCK = 5_641_093_211  # one migration at a time per database
 
 
-def head() -> str:
+def head(schema: Path = SCHEMA) -> str:
     """Return the newest revision, read from the file names so that asking costs no import of Alembic."""
-    return max(path.name.split("_")[0] for path in (_FOLDER / "versions").glob("[0-9]*.py"))
+    return max(path.name.split("_")[0] for path in (schema / "migrations/versions").glob("[0-9]*.py"))
 
 
-def upgrade(owner_url: str, revision: str = "head") -> list[str]:
+def chapters(schema: Path = SCHEMA) -> dict[str, list[Path]]:
+    """Return the object files by chapter, in the order in which they are read and run."""
+    found: dict[str, list[Path]] = {}
+    for line in (schema / "contents.txt").read_text().splitlines():
+        if line.startswith("# "):
+            found[line.removeprefix("# ")] = []
+        elif line:
+            found[next(reversed(found))].append(schema / line)
+    return found
+
+
+def upgrade(owner_url: str, revision: str = "head", schema: Path = SCHEMA) -> list[str]:
     """Apply every revision up to the given one and return those that were applied."""
     from alembic import command
 
-    with _configured(owner_url) as (config, applied):
+    with _configured(owner_url, schema) as (config, applied):
+        if current(owner_url) is None and revision not in ("head", head(schema)):
+            # The files make the newest revision; what came after the one asked for is undone again.
+            command.upgrade(config, "head")
+            command.downgrade(config, revision)
+            return [name for name in applied[: len(applied) // 2] if name.split("_")[0] <= revision]
         command.upgrade(config, revision)
     return applied
 
 
-def downgrade(owner_url: str, revision: str) -> list[str]:
-    """Undo every revision above the given one (`base` for all) and return the scripts that were run."""
+def downgrade(owner_url: str, revision: str, schema: Path = SCHEMA) -> list[str]:
+    """Undo every revision above the given one (`base` for all) and return those that were undone."""
     from alembic import command
 
-    with _configured(owner_url) as (config, applied):
+    with _configured(owner_url, schema) as (config, applied):
         command.downgrade(config, revision)
     return applied
 
@@ -46,36 +66,61 @@ def current(owner_url: str) -> str | None:
 
 
 @contextmanager
-def _configured(owner_url: str) -> Iterator[tuple[Any, list[str]]]:
+def _configured(owner_url: str, schema: Path) -> Iterator[tuple[Any, list[str]]]:
     from alembic.config import Config
     from sqlalchemy import create_engine, text
     from sqlalchemy.pool import NullPool
 
-    applied: list[str] = []
     engine = create_engine("postgresql+psycopg://", creator=lambda: _connect(owner_url), poolclass=NullPool)
     with engine.connect() as connection:
         connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK})
         connection.commit()
-
-        def run_sql(name: str, start: str = "", stop: str | None = None) -> None:
-            # The driver sends a script without parameters as it is, so that bodies with % and : need no escapes.
-            script = (_FOLDER / "sql" / name).read_text()
-            cursor = connection.connection.cursor()
-            cursor.execute(script[script.index(start) : None if stop is None else script.index(stop)])
-            # The first whole script of a revision names it.
-            if not start and not any(known.startswith(name[:4]) for known in applied):
-                applied.append(name.removesuffix(".sql"))
-
+        run = _Run(schema, connection)
         config = Config()
-        config.set_main_option("script_location", str(_FOLDER))
-        config.attributes.update(connection=connection, run_sql=run_sql)
+        config.set_main_option("script_location", str(schema / "migrations"))
+        config.attributes.update(connection=connection, run=run)
         try:
-            yield config, applied
+            yield config, run.applied
         finally:
             connection.rollback()
             connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})
             connection.commit()
     engine.dispose()
+
+
+class _Run:
+    """What the revisions of one run do to the database."""
+
+    def __init__(self, schema: Path, connection: Any) -> None:
+        self._schema = schema
+        self._connection = connection
+        self._from_files = False
+        self.applied: list[str] = []
+
+    def baseline(self, name: str) -> None:
+        """Make all objects from their files, which hold what later revisions brought too."""
+        # Functions call each other in circles, so their bodies are not checked while some are still missing.
+        self.sql("SET LOCAL check_function_bodies = off")
+        for files in chapters(self._schema).values():
+            for file in files:
+                self.sql(file.read_text())
+        self._from_files = True
+        self.applied.append(name)
+
+    def up(self, name: str) -> None:
+        """Take one revision's step forward; a database that was made from the files in this run has it already."""
+        if not self._from_files:
+            self.sql((self._schema / f"migrations/versions/{name}.up.sql").read_text())
+        self.applied.append(name)
+
+    def down(self, name: str, script: str | None = None) -> None:
+        """Take one revision's step back."""
+        self.sql((self._schema / f"migrations/versions/{name}.down.sql").read_text() if script is None else script)
+        self.applied.append(name)
+
+    def sql(self, script: str) -> None:
+        """Run a script as it is: sent without parameters, so that bodies with % and : need no escapes."""
+        self._connection.connection.cursor().execute(script)
 
 
 def _connect(owner_url: str) -> Any:

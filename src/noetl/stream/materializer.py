@@ -20,7 +20,7 @@ from noetl.stream.following import ShardFollowing
 from noetl.stream.port import Delivery, EventStream
 from noetl.stream.written import WrittenPlaces
 
-_WRITE = "SELECT written, repeated, last_position FROM noetl.materialize_v2($1, $2, $3, $4, $5, $6, $7)"
+_WRITE = "SELECT written, repeated, last_position FROM noetl.materialize($1, $2, $3, $4, $5, $6, $7)"
 
 
 class NotHeldError(asyncpg.PostgresError):
@@ -89,5 +89,5 @@ class Materializer:
         with translated():
             async with self._database.transaction(None, "materializer") as connection:
                 await connection.executemany(
-                    "SELECT noetl.ensure_event_partition_v1($1)", [(execution_id,) for execution_id in ids]
+                    "SELECT noetl.ensure_event_partition($1)", [(execution_id,) for execution_id in ids]
                 )

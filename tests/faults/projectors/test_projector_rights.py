@@ -34,7 +34,7 @@ WRITABLE: dict[Role, set[str]] = {
 }
 POWERS: dict[Role, set[str]] = {
     # It makes room for what it writes, and ends a change of the write path whose process died.
-    "materializer": {"ensure_event_partition_v1", "begin_change_v1", "renew_change_v1", "end_change_v1"},
+    "materializer": {"ensure_event_partition", "begin_change", "renew_change", "end_change"},
 }
 """Functions that a role may call and that run in the owner's rights."""
 

@@ -34,7 +34,7 @@ async def fill(store: CredentialStore, rows: KeychainRows, count: int = 3) -> No
 
 async def key_ids(database: Database) -> set[str]:
     async with database.transaction(None) as connection:
-        return {row["key_id"] for row in await connection.fetch("SELECT key_id FROM noetl.sealed_rows_v1()")}
+        return {row["key_id"] for row in await connection.fetch("SELECT key_id FROM noetl.sealed_rows()")}
 
 
 async def test_all_rows_go_over_to_a_new_key_and_the_old_one_is_removed(database: Database, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ async def test_the_runtime_can_only_revoke(tokens: ApiTokens, database: Database
 async def test_looking_tokens_up_is_for_the_runtime_alone(database: Database) -> None:
     async def ask() -> None:
         async with database.transaction(None, "projector") as connection:
-            await connection.fetch("SELECT * FROM noetl.token_scope_v1('')")
+            await connection.fetch("SELECT * FROM noetl.token_scope('')")
 
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await asyncio.wait_for(ask(), 20)

@@ -42,9 +42,7 @@ async def drop_partition(database: Database, month: Partition) -> int:
         try:
             async with database.transaction(None, "retention") as connection:
                 return int(
-                    await connection.fetchval(
-                        "SELECT noetl.drop_event_partition_v1($1, $2)", month.name, sorted(ENDING)
-                    )
+                    await connection.fetchval("SELECT noetl.drop_event_partition($1, $2)", month.name, sorted(ENDING))
                 )
         except asyncpg.ObjectInUseError as problem:
             raise Conflict(str(problem)) from problem
@@ -66,6 +64,6 @@ async def forget_streams(database: Database) -> int:
         forgotten = _STEP
         while forgotten == _STEP:
             async with database.transaction(None, "retention") as connection:
-                forgotten = await connection.fetchval("SELECT noetl.forget_streams_v1($1, $2)", name, _STEP)
+                forgotten = await connection.fetchval("SELECT noetl.forget_streams($1, $2)", name, _STEP)
             total += forgotten
     return total

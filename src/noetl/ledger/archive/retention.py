@@ -78,7 +78,7 @@ async def ensure_partitions(database: Database, months_ahead: int) -> list[str]:
     async with database.transaction(None) as connection:
         # Taken before the statement that looks: processes that start together would all find them missing.
         await connection.execute("SELECT pg_advisory_xact_lock(hashtext('noetl.event partitions'))")
-        return list(await connection.fetchval("SELECT noetl.ensure_event_partitions_ahead_v1($1)", months_ahead))
+        return list(await connection.fetchval("SELECT noetl.ensure_event_partitions_ahead($1)", months_ahead))
 
 
 async def retain(

@@ -1,6 +1,6 @@
 """The rows of open work, folded: an execution's events go in, in their order, and the rows that must stand come out.
 
-These are the rules of `noetl.apply_work_v1`, told a second time so that each can be held against the other. What
+These are the rules of `noetl.apply_work`, told a second time so that each can be held against the other. What
 heartbeats move (`lease_until`, `last_heartbeat`) is no fact, so it is not here.
 """
 

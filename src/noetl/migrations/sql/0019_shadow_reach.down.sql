@@ -1,1 +1,0 @@
-ALTER TABLE noetl.divergence DROP COLUMN began, DROP COLUMN compared;

@@ -1,1 +1,0 @@
-DROP TABLE noetl.lost_fact;
