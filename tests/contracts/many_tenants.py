@@ -12,7 +12,7 @@ from noetl.curated.view import CuratedView
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
-from noetl.model.catalogue_curated import CuratedEngine
+from noetl.model.catalogue.queries import CuratedEngine
 from noetl.model.event import Draft
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.ledger.transition import Append, Transition
-from noetl.model.catalogue_pins import PINS_STREAM
+from noetl.model.catalogue.retention import PINS_STREAM
 from noetl.model.mark import Mark
 
 from .piped import Piped, named

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from noetl.model.catalogue_alerts import Severity
+from noetl.model.catalogue.alerts import Severity
 from noetl.model.ids import uuid5_of
 
 TITLE_CHARACTERS: Final = 300

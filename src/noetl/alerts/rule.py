@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from noetl.dag.durations import seconds_of
-from noetl.model.catalogue_alerts import SEVERITIES, Severity
+from noetl.model.catalogue.alerts import SEVERITIES, Severity
 
 On = Literal["run_failed", "run_late", "slot_missed", "lag", "check_failed"]
 LOOKBACK_SECONDS = 86_400.0

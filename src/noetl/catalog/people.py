@@ -14,7 +14,7 @@ from noetl.ledger.database import Connection, Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.catalogue import BY_NAME
-from noetl.model.catalogue_people import PEOPLE_STREAM, UserRole
+from noetl.model.catalogue.people import PEOPLE_STREAM, UserRole
 from noetl.model.event import Draft
 from noetl.model.ids import organization_root_id
 from noetl.model.stream import Scope

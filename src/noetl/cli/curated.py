@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from noetl.curated.reading import Answer
     from noetl.curated.record import Recorded
     from noetl.curated.view import CuratedView
-    from noetl.model.catalogue_curated import CuratedEngine
+    from noetl.model.catalogue.queries import CuratedEngine
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

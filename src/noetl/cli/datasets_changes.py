@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from noetl.dispatch.changes.invalidating import Invalidation
     from noetl.dispatch.changes.operator_states import JobState
     from noetl.dispatch.changes.reconciling import Reconciled
-    from noetl.model.catalogue_changes import InvalidationReason
+    from noetl.model.catalogue.changes import InvalidationReason
     from noetl.pipelines.pipelines import Pipelines
     from noetl.runtime.wiring import Runtime
 

@@ -24,7 +24,7 @@ from noetl.curated.view import CuratedView
 from noetl.errors import Denied, InputError, NotFound
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
-from noetl.model.catalogue_curated import CuratedEngine, CuratedRead
+from noetl.model.catalogue.queries import CuratedEngine, CuratedRead
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
 

@@ -17,7 +17,7 @@ from noetl.faults import reach
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
-from noetl.model.catalogue_curated import CuratedRead
+from noetl.model.catalogue.queries import CuratedRead
 from noetl.model.stream import Scope
 
 _LISTED: Final = """

@@ -10,7 +10,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from noetl.dag.grammar import DURATION
-from noetl.model.catalogue_alerts import SEVERITIES
+from noetl.model.catalogue.alerts import SEVERITIES
 from noetl.playbook.problems import Problems
 from noetl.playbook.shapes import FLAG, TEXT, Choice, Field, ListOf, Text
 from noetl.playbook.tree import Node

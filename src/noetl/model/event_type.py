@@ -14,6 +14,12 @@ class NoFields(msgspec.Struct, frozen=True):
     """No fields are asked for; others may stand beside."""
 
 
+class Attempt(msgspec.Struct, frozen=True):
+    """Which attempt this is about."""
+
+    attempt: int
+
+
 class EventType(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of fact."""
 

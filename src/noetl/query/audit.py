@@ -18,7 +18,7 @@ from noetl.faults import reach
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
-from noetl.model.catalogue_queries import QueriedDataset
+from noetl.model.catalogue.queries import QueriedDataset
 from noetl.model.ids import MAX_ID
 from noetl.model.stream import Scope
 

@@ -17,7 +17,7 @@ from noetl.catalog.dataset_rows import Partition, Served, current_partitions, re
 from noetl.catalog.datasets import Datasets
 from noetl.catalog.retained import check_retained
 from noetl.ledger.database import Connection, Database, bind, translated
-from noetl.model.catalogue_queries import QueriedDataset
+from noetl.model.catalogue.queries import QueriedDataset
 from noetl.model.dataset import Field, FileEntry
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from noetl.model.catalogue_queries import QueriedDataset
+from noetl.model.catalogue.queries import QueriedDataset
 from noetl.model.mark import Mark
 from noetl.query.access import Asker
 from noetl.query.audit import Outcome, Told

@@ -19,7 +19,7 @@ from noetl.ledger.history import History
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.catalogue import BY_NAME
-from noetl.model.catalogue_pins import PINS_STREAM, PinCreated, PinKind
+from noetl.model.catalogue.retention import PINS_STREAM, PinCreated, PinKind
 from noetl.model.event import Draft, time_text
 from noetl.model.ids import organization_root_id
 from noetl.model.mark import Mark

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from noetl.model.catalogue_alerts import SEVERITIES
+from noetl.model.catalogue.alerts import SEVERITIES
 from noetl.model.event import Draft
 
 OPEN: Final = "SELECT severity, count(*) AS alerts FROM noetl.alert WHERE status = 'open' GROUP BY severity"

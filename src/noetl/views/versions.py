@@ -18,7 +18,7 @@ from noetl.errors import Conflict, LeaseLost, NotFound
 from noetl.ledger.database import Connection, Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
-from noetl.model.catalogue_views import VIEW_STREAM
+from noetl.model.catalogue.views import VIEW_STREAM
 from noetl.model.ids import organization_root_id
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope

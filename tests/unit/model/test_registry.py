@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from noetl.cli.schema import schema
 from noetl.errors import InputError
-from noetl.model.catalogue import BY_NAME, EVENT_TYPES, FrameCommitted
+from noetl.model.catalogue import BY_NAME, EVENT_TYPES
+from noetl.model.catalogue.frames import FrameCommitted
 from noetl.model.registry import INDEX, check, registry_files, render_events, required_fields, schema_files
 
 REPOSITORY = Path(__file__).parents[3]

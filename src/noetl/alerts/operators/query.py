@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from noetl.alerts.found import Found
 from noetl.model.canonical import canonical_json
-from noetl.model.catalogue_alerts import SEVERITIES
+from noetl.model.catalogue.alerts import SEVERITIES
 from noetl.pipelines.in_process import OperatorFailed
 
 MOST: Final = 1_000

@@ -19,7 +19,7 @@ from noetl.errors import Conflict
 from noetl.faults import reach
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
-from noetl.model.catalogue_alerts import SEVERITIES
+from noetl.model.catalogue.alerts import SEVERITIES
 from noetl.model.event import time_text
 from noetl.model.ids import uuid5_of
 from noetl.model.stream import Scope

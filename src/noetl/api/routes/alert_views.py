@@ -11,7 +11,7 @@ from noetl.alerts.applied import Applied
 from noetl.alerts.deliveries import DeliveryRow
 from noetl.alerts.found import AlertRow
 from noetl.api.wire import NO_NUL, Body, Id, Name, View
-from noetl.model.catalogue_alerts import Severity
+from noetl.model.catalogue.alerts import Severity
 
 _Limit = Annotated[int, Meta(ge=1, le=1_000)]
 

@@ -13,7 +13,7 @@ from noetl.dispatch.changes.backfill_rows import Backfill, BackfillStatus, Progr
 from noetl.dispatch.changes.invalidating import Invalidation
 from noetl.dispatch.changes.operator_states import OperatorState
 from noetl.dispatch.changes.reconciling import Reconciled
-from noetl.model.catalogue_changes import InvalidationReason, InvalidationScope
+from noetl.model.catalogue.changes import InvalidationReason, InvalidationScope
 from noetl.plan.partition_ranges import Selection
 
 _Key = Annotated[str, Meta(min_length=1, max_length=10_000, pattern=NO_NUL)]

@@ -11,7 +11,7 @@ from noetl.curated.reading import CuratedReads, Reader
 from noetl.curated.rules import told
 from noetl.curated.view import CuratedView
 from noetl.errors import NotFound
-from noetl.model.catalogue_curated import CuratedEngine
+from noetl.model.catalogue.queries import CuratedEngine
 
 routes = Routes("curated")
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 from noetl.api.endpoint import ADMINS, Call, Routes
 from noetl.api.wire import NO_NUL, Body, Name, View
 from noetl.catalog.people import People, Role, User
-from noetl.model.catalogue_people import UserRole
+from noetl.model.catalogue.people import UserRole
 
 routes = Routes("people")
 

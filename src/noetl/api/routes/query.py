@@ -14,7 +14,7 @@ from noetl.api.endpoint import ADMINS, READERS, Call, Routes
 from noetl.api.problems import TooMany
 from noetl.api.wire import Body, Name, View
 from noetl.errors import InputError, NotFound
-from noetl.model.catalogue_queries import QueriedDataset
+from noetl.model.catalogue.queries import QueriedDataset
 from noetl.query.access import Asker
 from noetl.query.queries import Queries
 from noetl.query.question import Answer, Question

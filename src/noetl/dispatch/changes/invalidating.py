@@ -22,7 +22,7 @@ from noetl.errors import InputError, KeyReused, NotFound, PayloadCollected, Vers
 from noetl.faults import reach
 from noetl.ledger.database import Connection
 from noetl.ledger.transition import Append, Transition
-from noetl.model.catalogue_changes import InvalidationReason, InvalidationScope
+from noetl.model.catalogue.changes import InvalidationReason, InvalidationScope
 from noetl.model.dataset import Manifest
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope

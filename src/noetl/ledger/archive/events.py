@@ -10,7 +10,8 @@ from noetl.ledger.archive.manifest import Manifest, Payloads, archived_events, d
 from noetl.ledger.archive.partition import partition_named
 from noetl.ledger.database import Connection, Database
 from noetl.ledger.rows import COLUMNS, to_events
-from noetl.model.catalogue import BY_NAME, ArchiveRemoved, PartitionArchived
+from noetl.model.catalogue import BY_NAME
+from noetl.model.catalogue.retention import ArchiveRemoved, PartitionArchived
 from noetl.model.event import Draft, Event
 from noetl.model.ids import organization_root_id
 from noetl.model.payload_ref import PayloadRef

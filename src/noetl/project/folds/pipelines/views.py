@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from noetl.model.catalogue_views import VIEW_STREAM
+from noetl.model.catalogue.views import VIEW_STREAM
 from noetl.model.event import Event
 from noetl.project.folds.fold import Row, moment
 from noetl.project.folds.pipelines.tables import Tables, identity, later, part, payload

@@ -1,4 +1,4 @@
-"""The event types of what is kept whatever its age, and what was removed. Joined to the others by `catalogue`.
+"""The event types of what is archived, kept whatever its age, and removed. Joined to the others by `catalogue`.
 
 Pins, the policy and sweeps stand in one stream of the organization, `pins`, so that whoever removes something knows
 every pin; what is removed of a dataset stands in the stream of its DAG, so that no switch of versions is missed.
@@ -14,6 +14,23 @@ from noetl.model.event_type import EventType
 
 PINS_STREAM: Final = "pins"
 PinKind = Literal["dataset", "execution", "mark"]
+
+
+class PartitionArchived(msgspec.Struct, frozen=True):
+    """Which partition of the ledger was archived."""
+
+    partition: str
+    events: int
+    executions: int
+    first_execution_id: str
+    last_execution_id: str
+    bounds: dict[str, tuple[int, int]]
+
+
+class ArchiveRemoved(msgspec.Struct, frozen=True):
+    """Which partition's archive was given up."""
+
+    partition: str
 
 
 class PinCreated(msgspec.Struct, frozen=True):
@@ -74,6 +91,31 @@ class TrimmedVersions(msgspec.Struct, frozen=True):
 
     versions: list[tuple[str, int]]
 
+
+ARCHIVE_TYPES: Final[tuple[EventType, ...]] = (
+    EventType(
+        name="partition.archived",
+        sentence="A partition of the ledger was archived to the payload store.",
+        aggregate="retention",
+        needs=("payload_ref",),
+        meta=PartitionArchived,
+        retried=True,
+    ),
+    EventType(
+        name="archive.removed",
+        sentence="An archived partition is no longer kept.",
+        aggregate="retention",
+        meta=ArchiveRemoved,
+        retried=True,
+    ),
+    EventType(
+        name="tenant.erased",
+        sentence="The tenant's key was destroyed, so its payloads can no longer be read.",
+        aggregate="tenant",
+        retried=True,
+    ),
+)
+"""What leaves the ledger or can no longer be read."""
 
 PINS_TYPES: Final[tuple[EventType, ...]] = (
     EventType(

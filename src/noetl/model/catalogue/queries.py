@@ -13,6 +13,7 @@ import msgspec
 from noetl.model.event_type import EventType
 
 QueryEngine = Literal["duckdb", "spark"]
+CuratedEngine = Literal["postgres", "spark"]
 
 
 class QueriedDataset(msgspec.Struct, frozen=True):
@@ -54,6 +55,25 @@ class ReadersSet(msgspec.Struct, frozen=True):
     set_by: str
 
 
+class CuratedRead(msgspec.Struct, frozen=True):
+    """Who read which view, and how much of it was given."""
+
+    view: str
+    version: int
+    definition_sha256: str
+    """The digest of the whole declaration, which tells what the view was even if its version was not changed with it."""
+    asked_by: str
+    engine: CuratedEngine
+    mark: str
+    since: str
+    """The first instant that was looked at."""
+    rows: int
+    withheld: bool
+    """Whether there were groups that were not given."""
+    milliseconds: int | float
+    token_id: str | None = None
+
+
 QUERIES_TYPES: Final[tuple[EventType, ...]] = (
     EventType(
         name="query.answered",
@@ -84,3 +104,13 @@ QUERIES_TYPES: Final[tuple[EventType, ...]] = (
     ),
 )
 """In the order they are met."""
+
+CURATED_TYPES: Final[tuple[EventType, ...]] = (
+    EventType(
+        name="curated.read",
+        sentence="A curated view of all tenants was read by an operator.",
+        aggregate="curated",
+        meta=CuratedRead,
+    ),
+)
+"""Reading over all tenants, which an organization does not see."""

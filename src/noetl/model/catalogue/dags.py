@@ -1,0 +1,145 @@
+"""The event types of DAG versions, with the jobs, datasets and generations they are made of. Joined to the others by `catalogue`.
+
+All of a DAG stands in one stream, `dag/<dag>`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from noetl.model.event_type import EventType
+
+
+class DagVersionCreated(msgspec.Struct, frozen=True):
+    """Which version of which DAG, the digests of what it is made of, and who deployed it."""
+
+    dag_version_id: str
+    dag: str
+    bundle_digest: str
+    code_digest: str
+    yaml_hash: str
+    by: str = ""
+
+
+class DagVersionPointers(msgspec.Struct, frozen=True):
+    """The generation of every dataset, the published names, and the jobs whose generation is built anew."""
+
+    pointers: dict[str, str]
+    publish: dict[str, str] = {}
+    built: list[str] = []
+
+
+class DagVersionNamed(msgspec.Struct, frozen=True):
+    """Which version this is about, and who says it."""
+
+    dag_version_id: str
+    by: str = ""
+
+
+class DagVersionMoved(msgspec.Struct, frozen=True):
+    """Which version is current now, which one was before, and who switched."""
+
+    dag_version_id: str
+    previous: str | None = None
+    by: str = ""
+
+
+class JobRegistered(msgspec.Struct, frozen=True):
+    """One job of a version with what decides how its tasks run."""
+
+    job_id: str
+    dag_version_id: str
+    dag: str
+    generation: str
+    job_hash: str
+    runtime: str
+    operator: str
+    activation: str
+    update_strategy: str
+    max_attempts: int
+    lease_seconds: int | float
+    execution_strategy: str | None = None
+    max_concurrency: int | None = None
+    timeout_seconds: int | float | None = None
+    by: str = ""
+
+
+class DatasetRegistered(msgspec.Struct, frozen=True):
+    """What builds the dataset and what it is called."""
+
+    dataset_uuid: str
+    name: str
+    dag: str
+    job: str
+    output: int
+    published: bool = False
+    by: str = ""
+
+
+class GenerationCreated(msgspec.Struct, frozen=True):
+    """One build of a dataset and where its files lie."""
+
+    dataset_uuid: str
+    dataset_version: str
+    generation: str
+    config_hash: str
+    storage_location: str
+    by: str = ""
+
+
+DAG_TYPES: Final[tuple[EventType, ...]] = (
+    EventType(
+        name="dag.version_created",
+        sentence="A version of a DAG was deployed and its new generations are to be built.",
+        aggregate="dag",
+        needs=("payload_ref",),
+        meta=DagVersionCreated,
+        context=DagVersionPointers,
+    ),
+    EventType(
+        name="job.registered",
+        sentence="A job was registered as part of a version of its DAG.",
+        aggregate="dag",
+        needs=("node_name",),
+        meta=JobRegistered,
+    ),
+    EventType(
+        name="dataset.registered",
+        sentence="A dataset was registered, or was given another name.",
+        aggregate="dag",
+        meta=DatasetRegistered,
+    ),
+    EventType(
+        name="dataset.generation_created",
+        sentence="A new build of a dataset began.",
+        aggregate="dag",
+        meta=GenerationCreated,
+    ),
+    EventType(
+        name="dag.ready",
+        sentence="All generations of a version were built and it may be activated.",
+        aggregate="dag",
+        meta=DagVersionNamed,
+    ),
+    EventType(
+        name="dag.build_failed",
+        sentence="The build of a version failed, and why.",
+        aggregate="dag",
+        meta=DagVersionNamed,
+    ),
+    EventType(
+        name="dag.activated",
+        sentence="All datasets of the DAG were switched to the generations of another version.",
+        aggregate="dag",
+        meta=DagVersionMoved,
+    ),
+    EventType(
+        name="dag.rolled_back",
+        sentence="All datasets of the DAG were switched back to the generations of an earlier version.",
+        aggregate="dag",
+        meta=DagVersionMoved,
+    ),
+)
+"""In the order a DAG meets them."""
