@@ -84,7 +84,7 @@ def events(as_json: bool, markdown: bool) -> None:
                 "sentence": kind.sentence,
                 "aggregate": kind.aggregate,
                 "needs": required_fields(kind),
-                "ends": kind.ends,
+                "ends": kind.ends_execution,
                 "once_per": kind.once_per,
                 "retried": kind.retried,
             }

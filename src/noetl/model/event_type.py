@@ -36,8 +36,28 @@ class EventType(msgspec.Struct, frozen=True, kw_only=True):
     """Reported from outside and sent again on doubt, so an idempotency key is mandatory."""
     once_per: str | None = None
     """The id field per which this fact may stand only once in an execution."""
-    ends: bool = False
-    """Ends its execution."""
+    opens: tuple[str, ...] = ()
+    """Tables of which it may add rows, in the transaction it is written in."""
+    changes: tuple[str, ...] = ()
+    """Tables of which it may change rows that stand; a row that is kept after its work has ended is one of them."""
+    ends: tuple[str, ...] = ()
+    """Tables of which it may remove rows."""
+    keeps_lease: bool = False
+    """Changes a leased row without giving, taking or ending its lease."""
+    overrules_holders: bool = False
+    """Ends work whoever holds it, so all leases it ends are locked in one order before its own are looked at."""
+    observed: bool = False
+    """Reports what happened elsewhere and decides nothing; all others are decided, by a fence, a version or a row."""
+
+    @property
+    def ends_execution(self) -> bool:
+        """Whether it ends its execution."""
+        return "execution_head" in self.ends
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Every table whose rows it may add, change or remove, each once."""
+        return tuple(dict.fromkeys((*self.opens, *self.changes, *self.ends)))
 
     @property
     def schema_name(self) -> str:

@@ -55,7 +55,7 @@ def test_names_are_unique_and_can_be_looked_up() -> None:
 
 def test_only_executions_playbooks_and_workflows_end_an_execution() -> None:
     assert {name.split(".")[0] for name in ENDING} == {"execution", "playbook", "workflow"}
-    assert {kind.name for kind in EVENT_TYPES if kind.ends} == ENDING
+    assert {kind.name for kind in EVENT_TYPES if kind.ends_execution} == ENDING
 
 
 def test_the_facts_that_stand_once_are_those_the_database_keeps_single() -> None:

@@ -54,7 +54,7 @@ EVENT_TYPES: Final[tuple[EventType, ...]] = (
 
 BY_NAME: Final[dict[str, EventType]] = {kind.name: kind for kind in EVENT_TYPES}
 
-ENDING: Final[frozenset[str]] = frozenset(kind.name for kind in EVENT_TYPES if kind.ends)
+ENDING: Final[frozenset[str]] = frozenset(kind.name for kind in EVENT_TYPES if kind.ends_execution)
 """Types that end an execution."""
 
 
@@ -62,5 +62,7 @@ def event_type(name: str) -> EventType | None:
     """Look a type up; the user's own `business.` types are made on the spot."""
     found = BY_NAME.get(name)
     if found is None and name.startswith(OPEN_PREFIX) and len(name) > len(OPEN_PREFIX):
-        found = EventType(name=name, sentence="A fact of the user's own business.", aggregate="business_object")
+        found = EventType(
+            name=name, sentence="A fact of the user's own business.", aggregate="business_object", observed=True
+        )
     return found

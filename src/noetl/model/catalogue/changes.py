@@ -102,6 +102,7 @@ CHANGES_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="invalidation",
         meta=Invalidated,
         context=InvalidatedWork,
+        opens=("data_invalidation",),
     ),
     EventType(
         name="invalidation.processed",
@@ -109,12 +110,14 @@ CHANGES_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="invalidation",
         needs=_JOB,
         meta=InvalidationProcessed,
+        changes=("data_invalidation",),
     ),
     EventType(
         name="invalidation.closed",
         sentence="An invalidation was closed without all of its tasks, and why.",
         aggregate="invalidation",
         meta=InvalidationClosed,
+        changes=("data_invalidation",),
     ),
     EventType(
         name="backfill.requested",
@@ -122,6 +125,7 @@ CHANGES_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="backfill",
         needs=("node_name", "payload_ref"),
         meta=BackfillRequested,
+        opens=("backfill",),
     ),
     EventType(
         name="backfill.queued",
@@ -130,6 +134,8 @@ CHANGES_TYPES: Final[tuple[EventType, ...]] = (
         needs=_JOB,
         meta=BackfillQueued,
         context=BackfillKeys,
+        opens=("backfill_partition",),
+        changes=("backfill",),
     ),
     EventType(
         name="backfill.advanced",
@@ -137,6 +143,7 @@ CHANGES_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="backfill",
         needs=_JOB,
         meta=BackfillAdvanced,
+        changes=("backfill",),
     ),
     EventType(
         name="backfill.paused",
@@ -144,6 +151,7 @@ CHANGES_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="backfill",
         needs=_JOB,
         meta=BackfillChanged,
+        changes=("backfill",),
     ),
     EventType(
         name="backfill.resumed",
@@ -151,6 +159,7 @@ CHANGES_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="backfill",
         needs=_JOB,
         meta=BackfillChanged,
+        changes=("backfill",),
     ),
     EventType(
         name="backfill.cancelled",
@@ -158,12 +167,16 @@ CHANGES_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="backfill",
         needs=_JOB,
         meta=BackfillChanged,
+        changes=("backfill",),
+        ends=("backfill_partition",),
     ),
     EventType(
         name="backfill.completed",
         sentence="All partitions of a backfill were built, and what follows from them.",
         aggregate="backfill",
         needs=_JOB,
+        changes=("backfill",),
+        ends=("backfill_partition",),
     ),
     EventType(
         name="backfill.failed",
@@ -171,6 +184,8 @@ CHANGES_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="backfill",
         needs=_JOB,
         meta=BackfillFailed,
+        changes=("backfill",),
+        ends=("backfill_partition",),
     ),
 )
 """In the order they are met."""

@@ -31,6 +31,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         needs=("node_name", "command_id"),
         meta=CommandIssued,
         once_per="command_id",
+        opens=("command",),
     ),
     EventType(
         name="command.claimed",
@@ -38,6 +39,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="command",
         needs=("command_id",),
         meta=Attempt,
+        changes=("command",),
     ),
     EventType(
         name="command.started",
@@ -52,6 +54,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="command",
         needs=("command_id",),
         retried=True,
+        ends=("command",),
     ),
     EventType(
         name="command.attempt_failed",
@@ -60,6 +63,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         needs=("command_id",),
         meta=Attempt,
         retried=True,
+        changes=("command",),
     ),
     EventType(
         name="command.abandoned",
@@ -67,6 +71,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="command",
         needs=("command_id",),
         meta=Attempt,
+        changes=("command",),
     ),
     EventType(
         name="command.failed",
@@ -74,12 +79,15 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="command",
         needs=("command_id",),
         retried=True,
+        ends=("command",),
+        overrules_holders=True,
     ),
     EventType(
         name="artifact.stored",
         sentence="A payload was put into the store by a task, to stay for as long as this event is kept.",
         aggregate="artifact",
         needs=("node_name", "payload_ref"),
+        observed=True,
     ),
 )
 """In the order a command meets them."""

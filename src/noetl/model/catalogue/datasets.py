@@ -69,6 +69,7 @@ DATASET_TYPES: Final[tuple[EventType, ...]] = (
         sentence="The columns of a generation were fixed or changed.",
         aggregate="dataset",
         meta=SchemaSet,
+        opens=("dataset_schema",),
     ),
     EventType(
         name="partition.committed",
@@ -76,12 +77,16 @@ DATASET_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="partition",
         needs=("node_name", "payload_ref"),
         meta=PartitionCommitted,
+        opens=("partition_version", "outbox"),
+        changes=("partition_version",),
     ),
     EventType(
         name="partition.dropped",
         sentence="A partition was taken out of its generation.",
         aggregate="partition",
         meta=PartitionDropped,
+        opens=("partition_version", "outbox"),
+        changes=("partition_version",),
     ),
 )
 """In the order a generation meets them."""
@@ -93,6 +98,7 @@ LINEAGE_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="dataset",
         needs=("node_name",),
         meta=LineageSet,
+        opens=("dataset_lineage", "column_lineage"),
     ),
 )
 """What is said about a generation beside its data."""

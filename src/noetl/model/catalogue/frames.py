@@ -49,12 +49,15 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="stage",
         needs=("node_name", "stage_id"),
         meta=StageOpened,
+        opens=("stage",),
     ),
     EventType(
         name="stage.closed",
         sentence="All frames of the stage have ended.",
         aggregate="stage",
         needs=("node_name", "stage_id", "status"),
+        ends=("stage", "frame"),
+        overrules_holders=True,
     ),
     EventType(
         name="frame.dispatched",
@@ -62,6 +65,8 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="frame",
         needs=_FRAME_IDS,
         meta=FrameDispatched,
+        opens=("frame",),
+        changes=("frame", "stage"),
     ),
     EventType(
         name="frame.checkpointed",
@@ -70,6 +75,8 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         needs=_FRAME_IDS,
         meta=Attempt,
         retried=True,
+        changes=("frame",),
+        keeps_lease=True,
     ),
     EventType(
         name="checkpoint.committed",
@@ -77,6 +84,7 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="checkpoint",
         meta=CheckpointCommitted,
         retried=True,
+        observed=True,
     ),
     EventType(
         name="frame.committed",
@@ -85,6 +93,8 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         needs=_FRAME_IDS,
         meta=FrameCommitted,
         retried=True,
+        changes=("stage",),
+        ends=("frame",),
     ),
     EventType(
         name="frame.abandoned",
@@ -92,6 +102,7 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="frame",
         needs=_FRAME_IDS,
         meta=Attempt,
+        changes=("frame",),
     ),
     EventType(
         name="frame.attempt_failed",
@@ -100,6 +111,7 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         needs=_FRAME_IDS,
         meta=Attempt,
         retried=True,
+        changes=("frame",),
     ),
     EventType(
         name="frame.failed",
@@ -108,6 +120,8 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         needs=_FRAME_IDS,
         meta=Attempt,
         retried=True,
+        changes=("stage",),
+        ends=("frame",),
     ),
 )
 """In the order a stage meets them."""

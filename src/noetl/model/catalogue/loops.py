@@ -88,6 +88,8 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         sentence="One shard of a fan-out was made available.",
         aggregate="loop",
         needs=("node_name", "loop_id", "shard_id", "current_index"),
+        opens=("frame",),
+        changes=("frame", "stage"),
     ),
     EventType(
         name="loop.shard.done",
@@ -95,6 +97,8 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="loop",
         needs=_SHARD_IDS,
         retried=True,
+        changes=("stage",),
+        ends=("frame",),
     ),
     EventType(
         name="loop.shard.failed",
@@ -102,6 +106,8 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="loop",
         needs=_SHARD_IDS,
         retried=True,
+        changes=("stage",),
+        ends=("frame",),
     ),
     EventType(
         name="loop.shard.abandoned",
@@ -109,6 +115,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="loop",
         needs=_SHARD_IDS,
         meta=Attempt,
+        changes=("frame",),
     ),
     EventType(
         name="loop.shard.attempt_failed",
@@ -117,6 +124,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         needs=_SHARD_IDS,
         meta=Attempt,
         retried=True,
+        changes=("frame",),
     ),
     EventType(
         name="loop.fanin.completed",

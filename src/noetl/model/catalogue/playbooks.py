@@ -25,18 +25,21 @@ PLAYBOOK_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="catalog",
         needs=("catalog_id", "payload_ref"),
         meta=CatalogRegistered,
+        opens=("catalog",),
     ),
     EventType(
         name="catalog.removed",
         sentence="A version was taken out of use; executions of it go on.",
         aggregate="catalog",
         needs=("catalog_id",),
+        changes=("catalog",),
     ),
     EventType(
         name="catalog.restored",
         sentence="A version that was taken out of use may be used again.",
         aggregate="catalog",
         needs=("catalog_id",),
+        changes=("catalog",),
     ),
 )
 """In the order a version meets them."""

@@ -81,6 +81,7 @@ QUERIES_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="query",
         meta=QueryAsked,
         context=QueryRead,
+        opens=("query_audit",),
     ),
     EventType(
         name="query.refused",
@@ -88,6 +89,7 @@ QUERIES_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="query",
         meta=QueryAsked,
         context=QueryRead,
+        opens=("query_audit",),
     ),
     EventType(
         name="query.failed",
@@ -95,12 +97,15 @@ QUERIES_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="query",
         meta=QueryAsked,
         context=QueryRead,
+        opens=("query_audit",),
     ),
     EventType(
         name="query.readers_set",
         sentence="The roles that may read a dataset were set.",
         aggregate="dataset",
         meta=ReadersSet,
+        opens=("dataset_reader",),
+        ends=("dataset_reader",),
     ),
 )
 """In the order they are met."""
@@ -111,6 +116,7 @@ CURATED_TYPES: Final[tuple[EventType, ...]] = (
         sentence="A curated view of all tenants was read by an operator.",
         aggregate="curated",
         meta=CuratedRead,
+        observed=True,
     ),
 )
 """Reading over all tenants, which an organization does not see."""

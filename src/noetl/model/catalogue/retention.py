@@ -100,6 +100,8 @@ ARCHIVE_TYPES: Final[tuple[EventType, ...]] = (
         needs=("payload_ref",),
         meta=PartitionArchived,
         retried=True,
+        opens=("event_archive", "archive_payload"),
+        changes=("event_archive",),
     ),
     EventType(
         name="archive.removed",
@@ -107,12 +109,15 @@ ARCHIVE_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="retention",
         meta=ArchiveRemoved,
         retried=True,
+        changes=("event_archive",),
+        ends=("archive_payload",),
     ),
     EventType(
         name="tenant.erased",
         sentence="The tenant's key was destroyed, so its payloads can no longer be read.",
         aggregate="tenant",
         retried=True,
+        observed=True,
     ),
 )
 """What leaves the ledger or can no longer be read."""
@@ -123,30 +128,38 @@ PINS_TYPES: Final[tuple[EventType, ...]] = (
         sentence="How long an organization keeps what was decided.",
         aggregate="organization",
         meta=PolicySet,
+        opens=("retention_policy",),
+        changes=("retention_policy",),
     ),
     EventType(
         name="pin.created",
         sentence="Something was pinned, to be kept whatever its age.",
         aggregate="organization",
         meta=PinCreated,
+        opens=("pin",),
     ),
     EventType(
         name="pin.released",
         sentence="A pin was taken away; what it kept may go.",
         aggregate="organization",
         meta=PinReleased,
+        changes=("pin",),
     ),
     EventType(
         name="pin.swept",
         sentence="Something that nothing keeps any more was let go.",
         aggregate="organization",
         meta=Swept,
+        opens=("sweep",),
+        changes=("sweep",),
     ),
     EventType(
         name="generation.retired",
         sentence="A generation was taken from readers for good; only what pins and promises need of it stays.",
         aggregate="dag",
         meta=GenerationLetGo,
+        opens=("retired_generation",),
+        changes=("retired_generation",),
     ),
     EventType(
         name="generation.trimmed",
@@ -154,12 +167,15 @@ PINS_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="dag",
         meta=GenerationTrimmed,
         context=TrimmedVersions,
+        opens=("trimmed_version",),
     ),
     EventType(
         name="generation.purged",
         sentence="All data of a generation were let go.",
         aggregate="dag",
         meta=GenerationLetGo,
+        opens=("retired_generation",),
+        changes=("retired_generation",),
     ),
 )
 """In the order they are met."""

@@ -88,9 +88,15 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="task",
         needs=_JOB,
         meta=TaskCreated,
+        opens=("task", "task_input", "outbox"),
     ),
     EventType(
-        name="task.claimed", sentence="A worker took a lease on a task.", aggregate="task", needs=_JOB, meta=TaskClaimed
+        name="task.claimed",
+        sentence="A worker took a lease on a task.",
+        aggregate="task",
+        needs=_JOB,
+        meta=TaskClaimed,
+        changes=("task",),
     ),
     EventType(
         name="task.started",
@@ -98,6 +104,8 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="task",
         needs=_JOB,
         meta=TaskStarted,
+        changes=("task",),
+        keeps_lease=True,
     ),
     EventType(
         name="task.attempt_failed",
@@ -105,6 +113,8 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="task",
         needs=_JOB,
         meta=TaskAttemptEnded,
+        opens=("outbox",),
+        changes=("task",),
     ),
     EventType(
         name="task.abandoned",
@@ -112,6 +122,8 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="task",
         needs=_JOB,
         meta=TaskAttemptEnded,
+        opens=("outbox",),
+        changes=("task",),
     ),
     EventType(
         name="task.completed",
@@ -119,6 +131,8 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="task",
         needs=_JOB,
         meta=TaskEnded,
+        opens=("dataset_cursor",),
+        changes=("task", "dataset_cursor"),
     ),
     EventType(
         name="task.skipped",
@@ -126,21 +140,41 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="task",
         needs=_JOB,
         meta=TaskSkipped,
+        opens=("dataset_cursor",),
+        changes=("task", "dataset_cursor"),
     ),
-    EventType(name="task.failed", sentence="A task failed for good.", aggregate="task", needs=_JOB, meta=TaskEnded),
+    EventType(
+        name="task.failed",
+        sentence="A task failed for good.",
+        aggregate="task",
+        needs=_JOB,
+        meta=TaskEnded,
+        changes=("task",),
+    ),
     EventType(
         name="task.cancel_requested",
         sentence="Somebody asked for the end of a task.",
         aggregate="task",
         needs=_JOB,
+        changes=("task",),
+        keeps_lease=True,
     ),
-    EventType(name="task.cancelled", sentence="A task was cancelled.", aggregate="task", needs=_JOB, meta=TaskEnded),
+    EventType(
+        name="task.cancelled",
+        sentence="A task was cancelled.",
+        aggregate="task",
+        needs=_JOB,
+        meta=TaskEnded,
+        changes=("task",),
+    ),
     EventType(
         name="task.retried",
         sentence="A task that ended was made available again by hand.",
         aggregate="task",
         needs=_JOB,
         meta=TaskRetried,
+        opens=("outbox",),
+        changes=("task", "outbox"),
     ),
     EventType(
         name="job.state_saved",
@@ -148,6 +182,8 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="job",
         needs=_JOB,
         meta=StateSaved,
+        opens=("operator_state",),
+        changes=("operator_state",),
     ),
 )
 """In the order a task meets them."""

@@ -74,36 +74,43 @@ VIEWS_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="view",
         meta=ViewDeployed,
         context=ViewDocument,
+        opens=("view_version",),
+        changes=("view_version",),
     ),
     EventType(
         name="view.claimed",
         sentence="A process took the lease to run a version of a view.",
         aggregate="view",
         meta=ViewClaimed,
+        changes=("view_version",),
     ),
     EventType(
         name="view.activated",
         sentence="A version of a view took the place of the one that served.",
         aggregate="view",
         meta=ViewActivated,
+        changes=("view_version",),
     ),
     EventType(
         name="view.released",
         sentence="A process ended its run of a view in good order.",
         aggregate="view",
         meta=ViewAttempt,
+        changes=("view_version",),
     ),
     EventType(
         name="view.attempt_failed",
         sentence="A run of a view failed, and why; another follows.",
         aggregate="view",
         meta=ViewAttempt,
+        changes=("view_version",),
     ),
     EventType(
         name="view.dropped",
         sentence="A view was dropped with all its versions.",
         aggregate="view",
         meta=ViewDropped,
+        changes=("view_version",),
     ),
 )
 """In the order they are met."""
