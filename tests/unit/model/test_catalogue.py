@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from noetl.model.catalogue import BY_NAME, ENDING, EVENT_TYPES, event_type
+from noetl.model.envelope.schema import ENVELOPE_SCHEMA, MANDATORY
 from noetl.model.event import Event, to_json
-from noetl.model.event_type import ENVELOPE_SCHEMA, MANDATORY, EventType
+from noetl.model.event_type import EventType
 
 from .sound import sound
 

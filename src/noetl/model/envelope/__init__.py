@@ -1,0 +1,1 @@
+"""The event envelope: what every event carries, whatever its type."""
