@@ -21,9 +21,9 @@ from noetl.model.validate import validate
 _ONCE = frozenset(kind.name for kind in EVENT_TYPES if kind.once_per)
 _TYPE, _KEY, _PAYLOAD, _FIELDS = 12, 16, 23, 24
 
-_CALL = "SELECT outcome, first_version, first_position, event_ids FROM noetl.{}($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-APPEND_SQL = _CALL.format("append")
-PENDING_SQL = _CALL.format("append_pending")
+_CALL = "SELECT outcome, first_version, first_position, event_ids FROM noetl.append('{}', $1, $2, $3, $4, $5, $6, $7, $8, $9)"
+APPEND_SQL = _CALL.format("ledger")
+PENDING_SQL = _CALL.format("stream")
 """The same decision, its events left waiting for the materializer; their positions are places among the waiting ones."""
 
 

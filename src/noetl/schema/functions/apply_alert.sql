@@ -31,13 +31,15 @@ BEGIN
                 about_execution_id = excluded.about_execution_id, execution_id = excluded.execution_id,
                 raised_event_id = excluded.raised_event_id, last_seen = excluded.last_seen, resolved_at = NULL,
                 resolution = NULL, version = excluded.version;
-    ELSE -- it is resolved
+    WHEN 'alert.resolved' THEN
         UPDATE noetl.alert SET status = 'resolved', evaluation = meta ->> 'evaluation',
             seen_event_id = coalesce((meta ->> 'seen_event_id')::bigint, 0),
             resolved_at = said.ingest_time, resolution = coalesce(meta ->> 'reason', ''),
             version = said.stream_version
         WHERE tenant_id = said.tenant_id AND organization_id = said.organization_id
           AND alert_id = (meta ->> 'alert_id')::uuid;
+    ELSE
+        RAISE case_not_found USING MESSAGE = format('no rule says what becomes of alerts after %s', said.event_type);
     END CASE;
 END
 $$;

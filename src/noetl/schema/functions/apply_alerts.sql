@@ -1,19 +1,24 @@
-CREATE OR REPLACE FUNCTION noetl.apply_alerts(
-    p_tenant text, p_organization text, p_execution bigint[], p_event bigint[]
-) RETURNS void
+CREATE OR REPLACE FUNCTION noetl.apply_alerts(facts noetl.event[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
     said noetl.event;
 BEGIN
-    FOR place IN 1..cardinality(p_event) LOOP
-        SELECT e.* INTO said FROM noetl.known_event AS e
-        WHERE e.execution_id = p_execution[place] AND e.event_id >= p_event[place] AND e.tenant_id = p_tenant
-          AND e.organization_id = p_organization ORDER BY e.event_id LIMIT 1;
-        IF starts_with(said.event_type, 'delivery.') THEN
-            PERFORM noetl.apply_delivery(said);
+    FOREACH said IN ARRAY facts LOOP
+        CASE
+        WHEN said.event_type IN (
+            -- begin generated: types of alerts
+            'alert.raised', 'alert.resolved', 'alert.rules_applied', 'alert.rules_removed'
+            -- end generated
+        ) THEN PERFORM noetl.apply_alert(said);
+        WHEN said.event_type IN (
+            -- begin generated: types of deliveries
+            'delivery.attempt_failed', 'delivery.claimed', 'delivery.created', 'delivery.delivered', 'delivery.failed',
+            'delivery.rearmed'
+            -- end generated
+        ) THEN PERFORM noetl.apply_delivery(said);
         ELSE
-            PERFORM noetl.apply_alert(said);
-        END IF;
+            RAISE case_not_found USING MESSAGE = format('no rule says what becomes of alerts after %s', said.event_type);
+        END CASE;
     END LOOP;
 END
 $$;

@@ -1,20 +1,24 @@
-CREATE OR REPLACE FUNCTION noetl.apply_changes(
-    p_tenant text, p_organization text, p_execution bigint[], p_event bigint[]
-) RETURNS void
+CREATE OR REPLACE FUNCTION noetl.apply_changes(facts noetl.event[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
     said noetl.event;
 BEGIN
-    FOR place IN 1..cardinality(p_event) LOOP
-        -- Asked for in the key's order, so that no plan made without statistics reads a whole execution for one event.
-        SELECT e.* INTO said FROM noetl.known_event AS e
-        WHERE e.execution_id = p_execution[place] AND e.event_id >= p_event[place] AND e.tenant_id = p_tenant
-          AND e.organization_id = p_organization ORDER BY e.event_id LIMIT 1;
-        IF starts_with(said.event_type, 'backfill.') THEN
-            PERFORM noetl.apply_backfill(said);
+    FOREACH said IN ARRAY facts LOOP
+        CASE
+        WHEN said.event_type IN (
+            -- begin generated: types of invalidations
+            'dataset.invalidated', 'invalidation.closed', 'invalidation.processed'
+            -- end generated
+        ) THEN PERFORM noetl.apply_invalidation(said);
+        WHEN said.event_type IN (
+            -- begin generated: types of backfills
+            'backfill.advanced', 'backfill.cancelled', 'backfill.completed', 'backfill.failed', 'backfill.paused',
+            'backfill.queued', 'backfill.requested', 'backfill.resumed'
+            -- end generated
+        ) THEN PERFORM noetl.apply_backfill(said);
         ELSE
-            PERFORM noetl.apply_invalidation(said);
-        END IF;
+            RAISE case_not_found USING MESSAGE = format('no rule says what becomes of data after %s', said.event_type);
+        END CASE;
     END LOOP;
 END
 $$;

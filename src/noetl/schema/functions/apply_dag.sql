@@ -58,7 +58,7 @@ BEGIN
     WHEN 'dag.build_failed' THEN
         UPDATE noetl.dag_version SET status = 'failed', error = said.error
         WHERE tenant_id = said.tenant_id AND organization_id = said.organization_id AND dag_version_id = version;
-    ELSE -- another version is current now
+    WHEN 'dag.activated', 'dag.rolled_back' THEN
         UPDATE noetl.dag_version SET status = 'retired' WHERE tenant_id = said.tenant_id
             AND organization_id = said.organization_id AND dag_version_id = (meta ->> 'previous')::uuid;
         UPDATE noetl.dag_version SET status = 'active', activated_at = said.ingest_time
@@ -67,6 +67,8 @@ BEGIN
         VALUES (said.tenant_id, said.organization_id, substring(said.stream_id FROM 5), version, said.ingest_time)
         ON CONFLICT (tenant_id, organization_id, dag) DO UPDATE
             SET dag_version_id = excluded.dag_version_id, updated_at = excluded.updated_at;
+    ELSE
+        RAISE case_not_found USING MESSAGE = format('no rule says what becomes of a DAG after %s', said.event_type);
     END CASE;
 END
 $$;

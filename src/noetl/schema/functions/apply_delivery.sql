@@ -31,11 +31,13 @@ BEGIN
             max_attempts = max_attempts + (meta ->> 'extra_attempts')::integer, execution_id = said.execution_id,
             ended_at = NULL, version = said.stream_version
         WHERE tenant_id = said.tenant_id AND organization_id = said.organization_id AND delivery_id = own;
-    ELSE -- it has ended
+    WHEN 'delivery.delivered', 'delivery.failed' THEN
         UPDATE noetl.delivery SET available_at = NULL, lease_token = NULL, lease_until = NULL, last_heartbeat = NULL,
             status = CASE said.event_type WHEN 'delivery.delivered' THEN 'Delivered' ELSE 'Dead' END,
             error = said.error, ended_at = said.ingest_time, version = said.stream_version
         WHERE tenant_id = said.tenant_id AND organization_id = said.organization_id AND delivery_id = own;
+    ELSE
+        RAISE case_not_found USING MESSAGE = format('no rule says what becomes of deliveries after %s', said.event_type);
     END CASE;
 END
 $$;

@@ -29,11 +29,13 @@ BEGIN
           AND known.invalidation_id = own AND known.status = 'open' AND NOT EXISTS (
             SELECT FROM jsonb_each_text(known.dependents) AS d
             WHERE coalesce((known.processed_by ->> d.key)::integer, 0) < d.value::integer);
-    ELSE -- it was closed without all of its tasks
+    WHEN 'invalidation.closed' THEN -- without all of its tasks
         UPDATE noetl.data_invalidation
         SET status = 'closed', closed_at = said.ingest_time, closed_because = meta ->> 'because'
         WHERE tenant_id = said.tenant_id AND organization_id = said.organization_id AND invalidation_id = own
           AND status = 'open';
+    ELSE
+        RAISE case_not_found USING MESSAGE = format('no rule says what becomes of invalidations after %s', said.event_type);
     END CASE;
 END
 $$;

@@ -34,9 +34,11 @@ BEGIN
     WHEN 'role.granted' THEN
         INSERT INTO noetl.org_role_membership (tenant_id, organization_id, role_id, user_id)
         VALUES (said.tenant_id, said.organization_id, (meta ->> 'role_id')::uuid, person) ON CONFLICT DO NOTHING;
-    ELSE -- the role was taken away
+    WHEN 'role.revoked' THEN
         DELETE FROM noetl.org_role_membership WHERE tenant_id = said.tenant_id
             AND organization_id = said.organization_id AND role_id = (meta ->> 'role_id')::uuid AND user_id = person;
+    ELSE
+        RAISE case_not_found USING MESSAGE = format('no rule says what becomes of people after %s', said.event_type);
     END CASE;
 END
 $$;

@@ -1,38 +1,33 @@
-CREATE OR REPLACE FUNCTION noetl.apply_pins(
-    p_tenant text, p_organization text, p_execution bigint[], p_event bigint[]
-) RETURNS void
+CREATE OR REPLACE FUNCTION noetl.apply_pins(facts noetl.event[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
     said noetl.event;
     meta jsonb;
 BEGIN
-    FOR place IN 1..cardinality(p_event) LOOP
-        SELECT e.* INTO said FROM noetl.known_event AS e
-        WHERE e.execution_id = p_execution[place] AND e.event_id >= p_event[place] AND e.tenant_id = p_tenant
-          AND e.organization_id = p_organization ORDER BY e.event_id LIMIT 1;
+    FOREACH said IN ARRAY facts LOOP
         meta := coalesce(said.meta::jsonb, '{}');
         CASE said.event_type
         WHEN 'pin.policy_set' THEN
             INSERT INTO noetl.retention_policy (tenant_id, organization_id, policy, set_by, set_at)
-            VALUES (p_tenant, p_organization, coalesce(said.context::jsonb -> 'policy', '{}'),
+            VALUES (said.tenant_id, said.organization_id, coalesce(said.context::jsonb -> 'policy', '{}'),
                 coalesce(meta ->> 'by', ''), said.ingest_time)
             ON CONFLICT (tenant_id, organization_id) DO UPDATE
                 SET policy = excluded.policy, set_by = excluded.set_by, set_at = excluded.set_at;
         WHEN 'pin.created' THEN
             INSERT INTO noetl.pin (tenant_id, organization_id, pin_id, kind, dataset_uuid, execution_id, mark, note,
                 until, created_by, created_at)
-            VALUES (p_tenant, p_organization, (meta ->> 'pin_id')::uuid, meta ->> 'kind',
+            VALUES (said.tenant_id, said.organization_id, (meta ->> 'pin_id')::uuid, meta ->> 'kind',
                 (meta ->> 'dataset_uuid')::uuid, (meta ->> 'execution_id')::bigint, meta ->> 'mark',
                 coalesce(meta ->> 'note', ''), (meta ->> 'until')::timestamptz, coalesce(meta ->> 'by', ''),
                 said.ingest_time)
             ON CONFLICT (tenant_id, organization_id, pin_id) DO NOTHING;
         WHEN 'pin.released' THEN
             UPDATE noetl.pin SET released_at = said.ingest_time, released_by = coalesce(meta ->> 'by', '')
-            WHERE tenant_id = p_tenant AND organization_id = p_organization AND pin_id = (meta ->> 'pin_id')::uuid
+            WHERE tenant_id = said.tenant_id AND organization_id = said.organization_id AND pin_id = (meta ->> 'pin_id')::uuid
               AND released_at IS NULL;
         WHEN 'pin.swept' THEN
             INSERT INTO noetl.sweep AS known (tenant_id, organization_id, kind, items, bytes, until, swept_at)
-            VALUES (p_tenant, p_organization, meta ->> 'kind', (meta ->> 'items')::bigint,
+            VALUES (said.tenant_id, said.organization_id, meta ->> 'kind', (meta ->> 'items')::bigint,
                 coalesce((meta ->> 'bytes')::bigint, 0), (meta ->> 'until')::timestamptz, said.ingest_time)
             ON CONFLICT (tenant_id, organization_id, kind) DO UPDATE
                 SET items = excluded.items, bytes = excluded.bytes, swept_at = excluded.swept_at,
@@ -40,18 +35,20 @@ BEGIN
         WHEN 'generation.trimmed' THEN
             INSERT INTO noetl.trimmed_version (tenant_id, organization_id, dataset_version, partition_key, version,
                 dataset_uuid, reason, trimmed_at)
-            SELECT p_tenant, p_organization, (meta ->> 'dataset_version')::uuid, gone ->> 0, (gone ->> 1)::bigint,
+            SELECT said.tenant_id, said.organization_id, (meta ->> 'dataset_version')::uuid, gone ->> 0, (gone ->> 1)::bigint,
                 (meta ->> 'dataset_uuid')::uuid, meta ->> 'reason', said.ingest_time
             FROM jsonb_array_elements(said.context::jsonb -> 'versions') AS gone
             ON CONFLICT (tenant_id, organization_id, dataset_version, partition_key, version) DO NOTHING;
-        ELSE -- a generation was retired or purged
+        WHEN 'generation.retired', 'generation.purged' THEN
             INSERT INTO noetl.retired_generation (tenant_id, organization_id, dataset_version, dataset_uuid, generation,
                 reason, served_until, retired_at, purged_at)
-            VALUES (p_tenant, p_organization, (meta ->> 'dataset_version')::uuid, (meta ->> 'dataset_uuid')::uuid,
+            VALUES (said.tenant_id, said.organization_id, (meta ->> 'dataset_version')::uuid, (meta ->> 'dataset_uuid')::uuid,
                 (meta ->> 'generation')::uuid, meta ->> 'reason', (meta ->> 'served_until')::timestamptz,
                 said.ingest_time, CASE said.event_type WHEN 'generation.purged' THEN said.ingest_time END)
             ON CONFLICT (tenant_id, organization_id, dataset_version) DO UPDATE
                 SET reason = excluded.reason, purged_at = excluded.purged_at;
+        ELSE
+            RAISE case_not_found USING MESSAGE = format('no rule says what becomes of what is kept after %s', said.event_type);
         END CASE;
     END LOOP;
 END

@@ -1,23 +1,14 @@
 CREATE OR REPLACE FUNCTION noetl.apply_pipelines(
-    p_tenant text, p_organization text, p_execution bigint[], p_event bigint[]
+    p_tenant text, p_organization text, facts noetl.event[]
 ) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
-    facts     noetl.event[];
     said      noetl.event;
     several   text[];
     own       record;
     together  integer := 0;
     cursors   jsonb := '[]';
 BEGIN
-    -- Asked for in the key's order, so that no plan made without statistics reads a whole execution for one event.
-    SELECT array_agg(found.r ORDER BY x.place) INTO facts
-    FROM unnest(p_execution, p_event) WITH ORDINALITY AS x (execution, event, place)
-    CROSS JOIN LATERAL (
-        SELECT ROW (e.*)::noetl.event AS r FROM noetl.known_event AS e
-        WHERE e.execution_id = x.execution AND e.event_id >= x.event AND e.tenant_id = p_tenant
-          AND e.organization_id = p_organization ORDER BY e.event_id LIMIT 1
-    ) AS found;
     several := ARRAY(SELECT f.stream_id FROM unnest(facts) AS f GROUP BY f.stream_id HAVING count(*) > 1);
     FOR own IN
         SELECT t.event_type, array_agg(t.task ORDER BY t.task) AS tasks, array_agg(t.r ORDER BY t.task) AS facts
@@ -28,7 +19,7 @@ BEGIN
         together := together + cardinality(own.tasks);
         IF own.event_type = 'task.claimed' THEN
             PERFORM noetl.claim_tasks(p_tenant, p_organization, own.tasks, own.facts);
-        ELSE
+        ELSIF own.event_type = 'task.completed' THEN
             PERFORM noetl.complete_tasks(p_tenant, p_organization, own.tasks, own.facts);
         END IF;
     END LOOP;
@@ -51,12 +42,27 @@ BEGIN
                     coalesce(said.context -> 'state', 'null')::jsonb, said.stream_version)
                 ON CONFLICT (tenant_id, organization_id, generation, state_key) DO UPDATE
                     SET state = excluded.state, version = excluded.version;
-            WHEN starts_with(said.event_type, 'task.') THEN
-                PERFORM noetl.apply_task(said);
-            WHEN said.stream_id = 'people' THEN
-                PERFORM noetl.apply_people(said);
+            WHEN said.event_type IN (
+                -- begin generated: types of tasks
+                'task.abandoned', 'task.attempt_failed', 'task.cancel_requested', 'task.cancelled', 'task.claimed',
+                'task.completed', 'task.created', 'task.failed', 'task.retried', 'task.skipped', 'task.started'
+                -- end generated
+            ) THEN PERFORM noetl.apply_task(said);
+            WHEN said.event_type IN (
+                -- begin generated: types of people
+                'org.created', 'org.settings_changed', 'role.created', 'role.granted', 'role.revoked', 'user.added',
+                'user.removed', 'user.role_changed'
+                -- end generated
+            ) THEN PERFORM noetl.apply_people(said);
+            WHEN said.event_type IN (
+                -- begin generated: types of dags
+                'dag.activated', 'dag.build_failed', 'dag.ready', 'dag.rolled_back', 'dag.version_created',
+                'dataset.generation_created', 'dataset.registered', 'job.registered'
+                -- end generated
+            ) THEN PERFORM noetl.apply_dag(said);
             ELSE
-                PERFORM noetl.apply_dag(said);
+                RAISE case_not_found
+                    USING MESSAGE = format('no rule says what becomes of pipelines after %s', said.event_type);
             END CASE;
         END LOOP;
     END IF;

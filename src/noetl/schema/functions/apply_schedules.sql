@@ -1,7 +1,7 @@
-CREATE OR REPLACE FUNCTION noetl.apply_schedules(p_tenant text, p_organization text, p_execution bigint[], p_event bigint[])
-    RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION noetl.apply_schedules(p_tenant text, p_organization text, events noetl.event[]) RETURNS void
+    LANGUAGE plpgsql AS $$
 DECLARE
-    facts   noetl.schedule_fact[] := noetl.schedule_facts(p_tenant, p_organization, p_execution, p_event);
+    facts   noetl.schedule_fact[] := noetl.schedule_facts(events);
     own     noetl.schedule_fact;
     -- the schedules that more than one of them is about
     several uuid[] := ARRAY(SELECT f.schedule_id FROM unnest(facts) AS f GROUP BY 1 HAVING count(*) > 1);
@@ -13,6 +13,7 @@ BEGIN
             PERFORM noetl.put_schedule(p_tenant, p_organization, own);
             CONTINUE;
         ELSIF own.said <> 'slot.claimed' OR own.attempt > 1 THEN
+            -- It names every type that may come here, and refuses any other.
             PERFORM noetl.change_slot(p_tenant, p_organization, own);
         END IF;
         -- What an event does not name stays as it is; all that happens to a schedule and its slots moves its version.

@@ -34,7 +34,7 @@ BEGIN
     WHEN 'task.cancel_requested' THEN
         UPDATE noetl.task SET cancel_requested = true
         WHERE tenant_id = said.tenant_id AND organization_id = said.organization_id AND task_id = own;
-    ELSE -- the task has ended
+    WHEN 'task.completed', 'task.skipped', 'task.failed', 'task.cancelled' THEN
         UPDATE noetl.task SET lease_token = NULL, lease_until = NULL, last_heartbeat = NULL, available_at = NULL,
             status = CASE said.event_type WHEN 'task.completed' THEN 'Completed' WHEN 'task.skipped' THEN 'Skipped'
                                           WHEN 'task.failed' THEN 'Failed' ELSE 'Canceled' END,
@@ -42,6 +42,8 @@ BEGIN
             outputs = said.context::jsonb -> 'outputs', skipped_as = (meta ->> 'as_task')::uuid,
             ended_at = said.ingest_time
         WHERE tenant_id = said.tenant_id AND organization_id = said.organization_id AND task_id = own;
+    ELSE
+        RAISE case_not_found USING MESSAGE = format('no rule says what becomes of tasks after %s', said.event_type);
     END CASE;
     IF coming IS NOT NULL THEN
         PERFORM noetl.put_outbox(said, format('task_wakeup:%s:%s', own, coming), 'enqueue_task',

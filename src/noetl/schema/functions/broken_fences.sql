@@ -1,54 +1,43 @@
--- What the append calls, with the rows of pipelines besides.
 CREATE OR REPLACE FUNCTION noetl.broken_fences(
-    p_tenant text, p_organization text, f_group integer[], f_table text[], f_execution bigint[], f_id text[],
-    f_attempt integer[], f_token uuid[], f_mode smallint[]
+    p_tenant text, p_organization text, fences noetl.lease_fence[]
 ) RETURNS SETOF integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    held  record;
-    fits  boolean;
+    fence  noetl.lease_fence;
+    held   record;
+    fits   boolean;
+    jobs   text[] := ARRAY(SELECT f.id FROM unnest(fences) AS f WHERE f.table_name = 'job');
     before uuid[] := '{}';
 BEGIN
-    IF 'job' = ANY (f_table) THEN
-        PERFORM noetl.lock_jobs(p_tenant, p_organization, ARRAY(
-            SELECT f.id FROM unnest(f_table, f_id) AS f (name, id) WHERE f.name = 'job'));
+    IF cardinality(jobs) > 0 THEN
+        PERFORM noetl.lock_jobs(p_tenant, p_organization, jobs);
     END IF;
-    FOR number IN 1..cardinality(f_group) LOOP
-        IF f_table[number] = 'job' THEN
-            fits := noetl.has_room(p_tenant, p_organization, f_id[number]::uuid, f_attempt[number], before);
-            before := before || f_id[number]::uuid;
-            IF fits IS NOT TRUE THEN
-                RETURN NEXT f_group[number];
-            END IF;
-            CONTINUE;
-        ELSIF f_table[number] = 'task' THEN
-            IF noetl.task_fence(p_tenant, p_organization, f_id[number]::uuid, f_attempt[number], f_token[number],
-                                   f_mode[number]) IS NOT TRUE THEN
-                RETURN NEXT f_group[number];
-            END IF;
-            CONTINUE;
-        ELSIF f_table[number] = 'command' THEN
-            SELECT status, attempt, lease_token, lease_until INTO held FROM noetl.command
-            WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = f_execution[number]
-              AND command_id = f_id[number] FOR UPDATE;
+    FOREACH fence IN ARRAY fences LOOP
+        CASE fence.table_name
+        WHEN 'command' THEN
+            SELECT attempt, lease_token, lease_until INTO held FROM noetl.command
+            WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = fence.execution_id
+              AND command_id = fence.id FOR UPDATE;
+            fits := FOUND AND noetl.fence_holds(fence, held.attempt, held.lease_token, held.lease_until);
+        WHEN 'frame' THEN
+            SELECT attempt, lease_token, lease_until INTO held FROM noetl.frame
+            WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = fence.execution_id
+              AND frame_id = fence.id::bigint FOR UPDATE;
+            fits := FOUND AND noetl.fence_holds(fence, held.attempt, held.lease_token, held.lease_until);
+        WHEN 'task' THEN
+            fits := noetl.task_fence(p_tenant, p_organization, fence);
+        WHEN 'job' THEN
+            fits := noetl.has_room(p_tenant, p_organization, fence.id::uuid, fence.attempt, before);
+            before := before || fence.id::uuid;
         ELSE
-            SELECT status, attempt, lease_token, lease_until INTO held FROM noetl.frame
-            WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = f_execution[number]
-              AND frame_id = f_id[number]::bigint FOR UPDATE;
-        END IF;
-        fits := FOUND AND CASE f_mode[number]
-            WHEN 1 THEN held.attempt = f_attempt[number] AND held.lease_token = f_token[number]
-                        AND held.lease_until > clock_timestamp()
-            WHEN 2 THEN held.attempt = f_attempt[number] AND held.lease_token = f_token[number]
-                        AND held.lease_until <= clock_timestamp()
-            ELSE held.attempt = f_attempt[number] AND held.lease_token IS NULL
-        END;
+            RAISE case_not_found USING MESSAGE = format('nothing is known of a fence on %s', fence.table_name);
+        END CASE;
         IF fits IS NOT TRUE THEN
-            RETURN NEXT f_group[number];
+            RETURN NEXT fence.grp;
         END IF;
     END LOOP;
 END
 $$;
 COMMENT ON FUNCTION noetl.broken_fences IS
-    'Locks the leases that groups rely on and names the groups whose lease is not theirs.';
+    'Locks the rows that fences name, in the order given, and returns the groups of those that are not as they say.';
 REVOKE ALL ON FUNCTION noetl.broken_fences FROM PUBLIC;

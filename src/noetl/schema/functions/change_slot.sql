@@ -25,7 +25,10 @@ BEGIN
         WHERE tenant_id = p_tenant AND organization_id = p_organization AND schedule_id = own.schedule_id
           AND next_retry_at IS NULL AND (status = 'SUCCESS' AND finished_at < own.succeeded_before
                                          OR status = 'FAILED' AND finished_at < own.failed_before);
-    ELSE -- nothing but the schedule itself changes
+    WHEN 'slot.skipped', 'schedule.paused', 'schedule.resumed', 'schedule.removed' THEN
+        NULL; -- nothing but the schedule itself changes
+    ELSE
+        RAISE case_not_found USING MESSAGE = format('no rule says what becomes of slots after %s', own.said);
     END CASE;
 END
 $$;

@@ -15,7 +15,7 @@ DECLARE
     head     bigint;
 BEGIN
     PERFORM FROM noetl.shard_lease AS held WHERE held.role = 'materializer' AND held.shard = p_shard
-        AND held.lease_token = p_token AND held.lease_until > clock_timestamp() FOR KEY SHARE;
+        AND noetl.lease_is_held(held.lease_token, held.lease_until, p_token) FOR KEY SHARE;
     IF NOT FOUND THEN
         RAISE SQLSTATE 'NE002' USING MESSAGE = format('shard %s belongs to another materializer now', p_shard);
     END IF;

@@ -1,21 +1,18 @@
-CREATE OR REPLACE FUNCTION noetl.task_fence(
-    p_tenant text, p_organization text, p_task uuid, p_attempt integer, p_token uuid, p_mode smallint
-) RETURNS boolean
+CREATE OR REPLACE FUNCTION noetl.task_fence(p_tenant text, p_organization text, fence noetl.lease_fence) RETURNS boolean
     LANGUAGE plpgsql AS $$
 DECLARE
     held record;
 BEGIN
-    SELECT status, attempt, lease_token, lease_until, available_at INTO held FROM noetl.task
-    WHERE tenant_id = p_tenant AND organization_id = p_organization AND task_id = p_task FOR UPDATE;
-    RETURN FOUND AND CASE p_mode
-        WHEN 1 THEN held.attempt = p_attempt AND held.lease_token = p_token AND held.lease_until > clock_timestamp()
-        WHEN 2 THEN held.attempt = p_attempt AND held.lease_token = p_token AND held.lease_until <= clock_timestamp()
-        WHEN 3 THEN held.attempt = p_attempt AND held.lease_token IS NULL AND held.available_at <= clock_timestamp()
+    SELECT attempt, lease_token, lease_until, available_at INTO held FROM noetl.task
+    WHERE tenant_id = p_tenant AND organization_id = p_organization AND task_id = fence.id::uuid FOR UPDATE;
+    RETURN FOUND AND CASE fence.mode
         WHEN 5 THEN held.available_at IS NOT NULL
         WHEN 6 THEN held.available_at IS NULL
+        ELSE noetl.fence_holds(fence, held.attempt, held.lease_token, held.lease_until)
+             AND (fence.mode <> 3 OR held.available_at <= clock_timestamp())
     END;
 END
 $$;
 COMMENT ON FUNCTION noetl.task_fence IS
-    'Locks a task and tells whether its lease is held (1), has run out (2) or is free (3), or it is open (5) or ended (6).';
+    'Locks a task and tells whether its lease is as the fence says, or whether it is open (5) or has ended (6).';
 REVOKE ALL ON FUNCTION noetl.task_fence FROM PUBLIC;
