@@ -41,7 +41,7 @@ check: $(READY) ## Lint, types, layers, generated files, invariants
 
 verify: $(READY) ## Write generated files anew and show what changed
 	$(BIN)/python tools/generate.py
-	git status --short docs schemas
+	git status --short docs schemas src/noetl/schema
 
 bench: $(READY) ## Measure all figures against their floors (ARGS="append --json" for some)
 	$(BIN)/python -m bench $(or $(ARGS),all)

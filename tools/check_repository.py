@@ -107,10 +107,17 @@ def generated() -> Iterator[str]:
             yield f"{path.relative_to(ROOT)}: out of date; run `make verify` and commit what it wrote"
 
 
+def schema() -> Iterator[str]:
+    """The files of the schema are listed, carried by revisions, and pass over no event type."""
+    from check_schema import problems
+
+    yield from (f"src/noetl/schema/{problem}" for problem in problems())
+
+
 def main() -> int:
     """Run all checks."""
     problems = [
-        problem for check in (invariants, fault_points, sizes, manners, locks, generated) for problem in check()
+        problem for check in (invariants, fault_points, sizes, manners, locks, generated, schema) for problem in check()
     ]
     for problem in problems:
         sys.stderr.write(problem + "\n")

@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 from prometheus_client import Metric
+from schema_page import render_schema
+from schema_source import schema_files
 
 from noetl import __version__, errors
 from noetl.api.openapi import document
@@ -48,8 +50,9 @@ def generated_files() -> dict[Path, str]:
         REFERENCE / "api.md": render_api(described_api),
         REFERENCE / "openapi.json": json.dumps(described_api, indent=2, ensure_ascii=False) + "\n",
         REFERENCE / "metrics.md": render_metrics(),
+        REFERENCE / "schema.md": render_schema(),
     }
-    return pages | {SCHEMAS / path: text for path, text in registry_files(stored).items()}
+    return pages | schema_files() | {SCHEMAS / path: text for path, text in registry_files(stored).items()}
 
 
 def render_errors() -> str:

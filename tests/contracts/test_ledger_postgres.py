@@ -19,6 +19,7 @@ from noetl.errors import AlreadyRecorded, PayloadCollected, Unavailable, Unsuppo
 from noetl.ledger.batch import APPEND_SQL, arguments, request
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
+from noetl.model.catalogue.rows import APPLIED_BY
 from noetl.model.event import Draft
 from noetl.model.ids import MAX_ID, SnowflakeGenerator, snowflake_at
 from noetl.model.mark import Mark
@@ -266,6 +267,41 @@ async def test_the_row_itself_refuses_more_than_64_kib(database: Database, draft
         with pytest.raises(asyncpg.CheckViolationError) as refused:
             await connection.fetch(APPEND_SQL, *arguments(SCOPE, [item], timedelta(days=1)))
     assert refused.value.constraint_name == "event_references_not_data"
+
+
+@pytest.mark.parametrize("said", ["execution.dreamt", "business.", "command.issued ", ""])
+async def test_the_row_itself_refuses_a_type_that_nobody_declared(
+    database: Database, drafts: Drafts, said: str
+) -> None:
+    """INV-148."""
+    draft = drafts.execution(drafts.mint())
+    item = request(draft.stream, [draft], None)
+    ((row,),) = (part.rows for part in item.parts)
+    item.parts[0].rows[0] = type(row)(said if value == draft.event_type else value for value in row)
+    async with database.transaction(SCOPE) as connection:
+        with pytest.raises(asyncpg.CheckViolationError) as refused:
+            await connection.fetch(APPEND_SQL, *arguments(SCOPE, [item], timedelta(days=1)))
+    assert refused.value.constraint_name == "event_type_declared"
+
+
+@pytest.mark.parametrize("said", sorted(set(APPLIED_BY.values())))
+async def test_a_function_that_changes_rows_refuses_a_type_it_has_no_rule_for(owner_url: str, said: str) -> None:
+    """INV-148."""
+    arguments = {
+        "apply_open_work": "'t', 'o', ARRAY['odd'], now(), ARRAY[e]",
+        "apply_pipelines": "'t', 'o', ARRAY[f]",
+        "apply_schedules": "'t', 'o', ARRAY[f]",
+    }.get(said, "ARRAY[f]")
+    owner = await asyncpg.connect(owner_url)
+    try:
+        with pytest.raises(asyncpg.CaseNotFoundError, match=r"no rule says what becomes of .* after odd"):
+            await owner.execute(
+                f"SELECT noetl.{said}({arguments}) FROM"
+                ' jsonb_populate_record(NULL::noetl.new_event, \'{"event_type": "odd"}\') AS e,'
+                ' jsonb_populate_record(NULL::noetl.event, \'{"event_type": "odd", "stream_id": "schedule/00000000-0000-0000-0000-000000000001"}\') AS f'
+            )
+    finally:
+        await owner.close()
 
 
 async def test_a_subscription_is_woken_by_notification_not_by_polling(database: Database, drafts: Drafts) -> None:
