@@ -99,5 +99,5 @@ def test_every_type_with_rows_has_its_function_in_sql() -> None:
 
 
 def test_every_declared_type_is_known_to_the_ledger() -> None:
-    text = (SCHEMA / "functions/is_declared.sql").read_text()
+    text = (SCHEMA / "functions/declared.sql").read_text()
     assert [said for said in rows.declared_types() if f"'{said}'" not in text] == []

@@ -15,7 +15,6 @@ DECLARE
     own    noetl.new_append;
     fence  noetl.lease_fence;
     fresh  integer := 0;
-    sizes  bigint[] := array_fill(0::bigint, ARRAY[16]);
     now_at timestamptz;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(noetl.write_path_lock());
@@ -48,17 +47,31 @@ BEGIN
             GET DIAGNOSTICS fresh = ROW_COUNT;
             EXIT short WHEN fresh < own.keys;
         END IF;
-        EXIT short WHEN cardinality(fences) = 1
-            AND EXISTS (SELECT FROM noetl.broken_fences(p_tenant, p_organization, fences));
+        IF cardinality(fences) = 1 THEN
+            PERFORM FROM noetl.command AS held
+            WHERE held.tenant_id = p_tenant AND held.organization_id = p_organization
+              AND held.execution_id = fence.execution_id AND held.command_id = fence.id
+              AND noetl.fence_holds(fence, held.attempt, held.lease_token, held.lease_until) FOR UPDATE;
+            EXIT short WHEN NOT FOUND;
+        END IF;
         UPDATE noetl.stream AS known SET version = known.version + own.size
         WHERE known.tenant_id = p_tenant AND known.organization_id = p_organization
           AND known.stream_id = own.stream_id AND known.version = coalesce(own.expected_version, known.version)
         RETURNING known.version - own.size INTO first_version;
         EXIT short WHEN NOT FOUND;
 
-        sizes[own.shard + 1] := own.size;
-        SELECT taken.bases[own.shard + 1], taken.taken_at INTO first_position, now_at
-        FROM noetl.take_heads(waits, ARRAY[own.shard], sizes) AS taken;
+        -- As `noetl.take_heads` does for many: the time is taken once the head is held.
+        IF waits THEN
+            UPDATE noetl.shard_outbox AS head
+            SET position = head.position + own.size, last_ingest = greatest(head.last_ingest, clock_timestamp())
+            WHERE head.shard = own.shard
+            RETURNING head.position - own.size, head.last_ingest INTO first_position, now_at;
+        ELSE
+            UPDATE noetl.shard AS head
+            SET position = head.position + own.size, last_ingest = greatest(head.last_ingest, clock_timestamp())
+            WHERE head.shard = own.shard
+            RETURNING head.position - own.size, head.last_ingest INTO first_position, now_at;
+        END IF;
         PERFORM noetl.insert_events(waits, p_tenant, p_organization, now_at, events, ARRAY[own.stream_id],
                                     ARRAY[own.shard], ARRAY[first_position], ARRAY[first_version]);
         IF cardinality(p_types) > 0 THEN

@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION noetl.apply_open_work(
     p_tenant text, p_organization text, p_types text[], p_now timestamptz, events noetl.new_event[]
 ) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     e       noetl.new_event;
     said    text;
@@ -18,16 +18,15 @@ BEGIN
             INSERT INTO noetl.command (tenant_id, organization_id, execution_id, command_id, step_name, tool_kind,
                 status, attempt, worker, lease_token, lease_seconds, lease_until, last_heartbeat, available_at,
                 stage_id, loop_id, child_execution_id, issued_event_id, near)
-            VALUES (p_tenant, p_organization, e.execution_id, e.command_id, e.node_name,
-                meta ->> 'tool_kind',
-                CASE WHEN meta ->> 'worker' IS NOT NULL THEN 'CLAIMED'
-                     WHEN meta ->> 'child_execution_id' IS NOT NULL THEN 'SUSPENDED' ELSE 'PENDING' END,
-                coalesce((meta ->> 'attempt')::integer, 0), meta ->> 'worker', (meta ->> 'lease_token')::uuid,
-                (meta ->> 'lease_seconds')::double precision,
-                CASE WHEN meta ->> 'worker' IS NOT NULL
-                     THEN p_now + make_interval(secs => (meta ->> 'lease_seconds')::double precision) END,
-                CASE WHEN meta ->> 'worker' IS NOT NULL THEN p_now END,
-                p_now, e.stage_id, e.loop_id, (meta ->> 'child_execution_id')::bigint, e.event_id, (meta ->> 'near')::jsonb);
+            SELECT p_tenant, p_organization, e.execution_id, e.command_id, e.node_name, own.tool_kind,
+                CASE WHEN own.worker IS NOT NULL THEN 'CLAIMED'
+                     WHEN own.child_execution_id IS NOT NULL THEN 'SUSPENDED' ELSE 'PENDING' END,
+                coalesce(own.attempt, 0), own.worker, own.lease_token, own.lease_seconds,
+                CASE WHEN own.worker IS NOT NULL THEN p_now + make_interval(secs => own.lease_seconds) END,
+                CASE WHEN own.worker IS NOT NULL THEN p_now END,
+                p_now, e.stage_id, e.loop_id, own.child_execution_id, e.event_id, own.near
+            FROM json_to_record(meta) AS own (tool_kind text, worker text, attempt integer, lease_token uuid,
+                lease_seconds double precision, child_execution_id bigint, near jsonb);
         WHEN 'command.claimed' THEN
             UPDATE noetl.command SET status = 'CLAIMED', attempt = (meta ->> 'attempt')::integer,
                 worker = meta ->> 'worker', lease_token = (meta ->> 'lease_token')::uuid, last_heartbeat = p_now,

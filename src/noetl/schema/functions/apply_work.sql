@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION noetl.apply_work(
     p_tenant text, p_organization text, p_types text[], p_now timestamptz, events noetl.new_event[]
 ) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     own   record;
     facts noetl.event[];

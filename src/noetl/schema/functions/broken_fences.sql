@@ -1,17 +1,13 @@
 CREATE OR REPLACE FUNCTION noetl.broken_fences(
     p_tenant text, p_organization text, fences noetl.lease_fence[]
 ) RETURNS SETOF integer
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     fence  noetl.lease_fence;
     held   record;
     fits   boolean;
-    jobs   text[] := ARRAY(SELECT f.id FROM unnest(fences) AS f WHERE f.table_name = 'job');
     before uuid[] := '{}';
 BEGIN
-    IF cardinality(jobs) > 0 THEN
-        PERFORM noetl.lock_jobs(p_tenant, p_organization, jobs);
-    END IF;
     FOREACH fence IN ARRAY fences LOOP
         CASE fence.table_name
         WHEN 'command' THEN
@@ -27,6 +23,11 @@ BEGIN
         WHEN 'task' THEN
             fits := noetl.task_fence(p_tenant, p_organization, fence);
         WHEN 'job' THEN
+            IF cardinality(before) = 0 THEN
+                -- All of them before the first is looked at, in an order of their own.
+                PERFORM noetl.lock_jobs(p_tenant, p_organization,
+                                        ARRAY(SELECT f.id FROM unnest(fences) AS f WHERE f.table_name = 'job'));
+            END IF;
             fits := noetl.has_room(p_tenant, p_organization, fence.id::uuid, fence.attempt, before);
             before := before || fence.id::uuid;
         ELSE

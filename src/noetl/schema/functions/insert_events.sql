@@ -20,7 +20,7 @@ BEGIN
             e.execution_id, e.event_id, positions[e.append] + e.ordinal, versions[e.append] + e.ordinal, e.event_time,
             p_now, e.causation_id, e.parent_execution_id, e.stage_id, e.frame_id, e.loop_id, e.current_index,
             e.schema_version, shards[e.append], p_tenant, p_organization, streams[e.append], e.aggregate_type,
-            e.aggregate_id, e.event_type, e.schema_name, e.producer, e.correlation_id, e.idempotency_key, e.catalog_id,
+            e.aggregate_id, noetl.declared(e.event_type), e.schema_name, e.producer, e.correlation_id, e.idempotency_key, e.catalog_id,
             e.node_name, e.node_type, e.status, e.command_id, e.shard_id, e.payload_sha256, e.fields_sha256, e.error,
             e.meta, e.context, e.result, e.current_item, e.payload_ref, e.fields_ref
             -- END
@@ -40,7 +40,7 @@ BEGIN
             e.execution_id, e.event_id, positions[e.append] + e.ordinal, versions[e.append] + e.ordinal, e.event_time,
             p_now, e.causation_id, e.parent_execution_id, e.stage_id, e.frame_id, e.loop_id, e.current_index,
             e.schema_version, shards[e.append], p_tenant, p_organization, streams[e.append], e.aggregate_type,
-            e.aggregate_id, e.event_type, e.schema_name, e.producer, e.correlation_id, e.idempotency_key, e.catalog_id,
+            e.aggregate_id, noetl.declared(e.event_type), e.schema_name, e.producer, e.correlation_id, e.idempotency_key, e.catalog_id,
             e.node_name, e.node_type, e.status, e.command_id, e.shard_id, e.payload_sha256, e.fields_sha256, e.error,
             e.meta, e.context, e.result, e.current_item, e.payload_ref, e.fields_ref
             -- END

@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION noetl.lock_work(
     p_tenant text, p_organization text, fences noetl.lease_fence[], events noetl.new_event[]
 ) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     runs   bigint[];
     ended  bigint[];

@@ -109,7 +109,7 @@ BEGIN
             payload_sha256, fields_sha256, error, meta, context, result, current_item, payload_ref, fields_ref)
         SELECT r.execution_id, r.event_id, head - written + n, versions[n], r.event_time, times[n], r.causation_id,
                r.parent_execution_id, r.stage_id, r.frame_id, r.loop_id, r.current_index, r.schema_version, p_shard,
-               r.tenant_id, r.organization_id, r.stream_id, r.aggregate_type, r.aggregate_id, r.event_type,
+               r.tenant_id, r.organization_id, r.stream_id, r.aggregate_type, r.aggregate_id, noetl.declared(r.event_type),
                r.schema_name, r.producer, r.correlation_id, r.idempotency_key, r.catalog_id, r.node_name, r.node_type,
                r.status, r.command_id, r.shard_id, r.payload_sha256, r.fields_sha256, r.error, r.meta, r.context,
                r.result, r.current_item, r.payload_ref, r.fields_ref

@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION noetl.overtaken(
     fences noetl.lease_fence[], groups integer[], events noetl.new_event[]
 ) RETURNS TABLE (loser integer, winner integer)
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY WITH said AS (
         SELECT groups[e.append] AS grp, e.execution_id AS execution, e.stage_id AS stage, e.frame_id AS frame,

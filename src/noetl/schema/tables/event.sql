@@ -39,7 +39,6 @@ CREATE TABLE noetl.event (
     payload_ref         json,
     fields_ref          json,
     CONSTRAINT event_pkey PRIMARY KEY (execution_id, event_id, tenant_id, organization_id),
-    CONSTRAINT event_type_declared CHECK (noetl.is_declared(event_type)),
     CONSTRAINT event_references_not_data CHECK (
         coalesce(octet_length(meta::text), 0) + coalesce(octet_length(context::text), 0)
         + coalesce(octet_length(result::text), 0) + coalesce(octet_length(current_item::text), 0) <= 65536

@@ -1,6 +1,8 @@
-CREATE OR REPLACE FUNCTION noetl.is_declared(said text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT said IN (
+-- Stands where an event's type is written, instead of in a constraint of the table: a constraint is planned anew for every
+-- statement, which cost 2 microseconds an event and 100 a step.
+CREATE OR REPLACE FUNCTION noetl.declared(said text) RETURNS text
+    LANGUAGE sql AS $$
+    SELECT CASE WHEN said IN (
         -- begin generated: declared types
         'alert.raised', 'alert.resolved', 'alert.rules_applied', 'alert.rules_removed', 'archive.removed',
         'artifact.stored', 'backfill.advanced', 'backfill.cancelled', 'backfill.completed', 'backfill.failed',
@@ -28,6 +30,6 @@ CREATE OR REPLACE FUNCTION noetl.is_declared(said text) RETURNS boolean
         'view.claimed', 'view.deployed', 'view.dropped', 'view.released', 'workflow.completed', 'workflow.failed',
         'workflow.initialized'
         -- end generated
-    ) OR said LIKE 'business._%'
+    ) OR said LIKE 'business._%' THEN said ELSE noetl.refuse_type(said) END
 $$;
-COMMENT ON FUNCTION noetl.is_declared IS 'Tells whether the catalogue declares an event type, or it is the user''s own.';
+COMMENT ON FUNCTION noetl.declared IS 'Returns an event type that the catalogue declares, or the user''s own; refuses any other.';
