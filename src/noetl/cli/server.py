@@ -85,11 +85,11 @@ async def open_server(
     """Serve for the time of the block; at its end the worker finishes first, then requests, then everything else."""
     from noetl import __version__
     from noetl.api.app import make_app
+    from noetl.api.listening import shown_url
     from noetl.api.serve import serve
     from noetl.runtime.background import open_background
     from noetl.runtime.curated import open_curated
     from noetl.runtime.engine import open_engine
-    from noetl.runtime.listening import shown_url
     from noetl.runtime.pipelines import open_functions, open_pipelines
     from noetl.runtime.projector import open_server_projector
     from noetl.runtime.queries import open_queries
@@ -168,8 +168,8 @@ async def _ended(serving: asyncio.Task[None]) -> None:
 
 async def _admission(people: Runtime, address: str) -> tuple[bool | None, bool]:
     """Tell whether requests must carry tokens (None: while there are any), and whether an address for all may be opened."""
+    from noetl.api.listening import is_loopback
     from noetl.credentials.tokens import ApiTokens
-    from noetl.runtime.listening import is_loopback
 
     wanted = people.settings.server.require_tokens
     # Beyond the loopback the last token's end must not open the server to everybody.
