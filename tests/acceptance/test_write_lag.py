@@ -12,13 +12,14 @@ import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from noetl.cli.server import open_server
-from noetl.cli.stream_show import facts, read, text
+from noetl.cli.stream_show import facts, text
 from noetl.ledger.write_path_change import WritePathChange
 from noetl.runtime.nats_server import NatsServer
 from noetl.runtime.role_metrics import open_materializer_metrics
+from noetl.runtime.roles.server import open_server
 from noetl.runtime.service import Stopping
 from noetl.runtime.settings import Settings
+from noetl.runtime.stream_status import stream_status
 from noetl.runtime.telemetry import Metrics
 from noetl.runtime.wiring import Runtime, open_runtime
 from noetl.runtime.write_path_metrics import open_waiting
@@ -89,7 +90,7 @@ async def published(runtime: Runtime, messages: int) -> None:
     """Wait until so many messages of the stream of writes are not in the ledger."""
 
     async def so_many() -> bool:
-        writes = (await read(runtime)).writes
+        writes = (await stream_status(runtime)).writes
         return writes is not None and writes.waiting_messages == messages
 
     await until(so_many, f"{messages} messages that wait")
@@ -101,7 +102,7 @@ async def test_what_waits_in_the_stream_is_counted_and_shown_until_it_is_in_the_
 ) -> None:
     settings = settings_of(owner_url, tmp_path, nats_url, stream_prefix)
     async with (
-        open_server(settings, Stopping(), port=0, said=lambda _: None) as serving,
+        open_server(settings, Stopping(), lambda _: None, port=0) as serving,
         aiohttp.ClientSession(serving.url) as http,
         shown(settings) as others,
     ):
@@ -125,7 +126,7 @@ async def test_what_waits_in_the_stream_is_counted_and_shown_until_it_is_in_the_
             for exposition in (of_server, *others):
                 seen = await see(exposition, FACTS)
                 assert 0 < seen["materializer_lag_seconds"] < 30
-            status = await read(serving.runtime)
+            status = await stream_status(serving.runtime)
             told = facts(status)["writes"]
             assert told["waiting_messages"] == FACTS
             waiting = [one for one in told["shards"] if one["waiting_messages"]]
@@ -147,7 +148,7 @@ async def test_what_waits_in_the_stream_is_counted_and_shown_until_it_is_in_the_
                 await see(exposition, FACTS + decided)
         for exposition in (of_server, *others):
             assert (await see(exposition, 0))["materializer_lag_seconds"] == 0
-        assert text(await read(serving.runtime)).splitlines()[-1].endswith("messages, 0 not in the ledger yet")
+        assert text(await stream_status(serving.runtime)).splitlines()[-1].endswith("messages, 0 not in the ledger yet")
 
 
 async def test_what_is_decided_is_counted_also_while_the_stream_is_away(owner_url: str, tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from noetl.cli.server import open_server
 from noetl.ledger.write_path_change import WritePathChange
 from noetl.plan.state import State
 from noetl.runtime.engine import open_engine, open_worker
+from noetl.runtime.roles.server import open_server
 from noetl.runtime.service import Stopping
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
@@ -131,7 +131,7 @@ async def test_each_of_a_thousand_writers_at_once_reads_back_what_it_wrote(
     )
     said: list[str] = []
     async with (
-        open_server(settings, Stopping(), port=0, said=said.append) as serving,
+        open_server(settings, Stopping(), said.append, port=0) as serving,
         aiohttp.ClientSession(serving.url, connector=aiohttp.TCPConnector(limit=WRITERS)) as http,
     ):
 

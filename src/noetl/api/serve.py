@@ -8,8 +8,8 @@ from collections.abc import Callable
 import uvicorn
 from starlette.applications import Starlette
 
+from noetl.api.listening import QuietServer, allow_many_connections, bound, is_loopback
 from noetl.errors import ConfigError
-from noetl.runtime.listening import QuietServer, allow_many_connections, bound, is_loopback
 
 DRAIN_SECONDS = 15
 """How long requests under way may take once the server stops."""

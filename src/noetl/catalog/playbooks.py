@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
+from noetl.catalog.plans import Plans
 from noetl.errors import NotFound, VersionConflict
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
@@ -20,14 +20,9 @@ from noetl.model.event import Draft
 from noetl.model.ids import organization_root_id
 from noetl.model.stream import Scope, Stream
 from noetl.payloads.port import PayloadStore
-from noetl.plan.planned import USUAL, LoopDefaults, Plan
-from noetl.playbook.check import check
-from noetl.playbook.model import Playbook
-from noetl.playbook.parse import parse
-from noetl.playbook.problems import refusal
+from noetl.plan.planned import Plan
+from noetl.playbook.checked import CheckedPlaybook
 
-KEPT_PLANS = 256
-"""Playbooks kept ready in memory."""
 YAML = "application/yaml"
 _NAMESPACE = uuid.UUID("7a1f6b0e-6f0f-5f57-9c0a-3c1f0f5f2c11")
 _COLUMNS = "catalog_id, path, version, kind, digest, content, registered_at, removed"
@@ -66,33 +61,32 @@ class Catalog:
         payloads: PayloadStore,
         mint: Callable[[], int],
         producer: str,
-        kinds: tuple[str, ...] = (),
-        defaults: LoopDefaults = USUAL,
+        plans: Plans | None = None,
     ) -> None:
         self._database = database
         self._ledger = ledger
         self._payloads = payloads
         self._mint = mint
         self._producer = producer
-        self._kinds = kinds
-        self._defaults = defaults
-        self._plans: OrderedDict[tuple[Scope, str], Plan] = OrderedDict()
+        self.plans = Plans() if plans is None else plans
 
     async def register(self, scope: Scope, content: str, *, file: str | None = None) -> Registered:
+        """Read and check a playbook, and register it under the path it names."""
+        checked = await asyncio.to_thread(CheckedPlaybook, content, file, self.plans.kinds)
+        return await self.register_checked(scope, checked)
+
+    async def register_checked(self, scope: Scope, checked: CheckedPlaybook) -> Registered:
         """Register a playbook under the path it names; the same source again gives the version that stands."""
-        parsed = await asyncio.to_thread(parse, content, file=file, kinds=self._kinds)
-        found = [*parsed.warnings, *await asyncio.to_thread(check, parsed)]
-        if any(problem.severity == "error" for problem in found):
-            raise refusal(found)
-        playbook = parsed.playbook
-        warnings = tuple(map(str, found))
+        if checked.kinds != self.plans.kinds:
+            raise ValueError("the playbook was checked for other kinds of tasks than this catalog has tools for")
+        playbook, warnings = checked.playbook, checked.warnings
         while True:
             # Read before the versions: whoever registers in between makes the append fail, and all is read again.
             known = await self._stream_version(scope, playbook.path)
             versions = await self.versions(scope, playbook.path)
             for entry in versions:
                 if entry.digest == playbook.digest and not entry.removed:
-                    self._keep(scope, entry.catalog_id, playbook)
+                    self.plans.keep(scope, entry.catalog_id, playbook)
                     return Registered(entry, created=False, stream_version=known, warnings=warnings)
             entry = Entry(
                 catalog_id=str(
@@ -104,7 +98,7 @@ class Catalog:
                 version=len(versions) + 1,
                 kind="playbook",
                 digest=playbook.digest,
-                content=content,
+                content=checked.text,
                 registered_at=datetime.now(UTC),
                 removed=False,
             )
@@ -112,7 +106,7 @@ class Catalog:
                 await self._write(scope, entry, expected_version=known)
             except (VersionConflict, asyncpg.UniqueViolationError):
                 continue
-            self._keep(scope, entry.catalog_id, playbook)
+            self.plans.keep(scope, entry.catalog_id, playbook)
             return Registered(entry, created=True, stream_version=known + 1, warnings=warnings)
 
     async def set_removed(self, scope: Scope, path: str, version: int, *, removed: bool) -> Registered:
@@ -178,21 +172,11 @@ class Catalog:
 
     async def plan(self, scope: Scope, catalog_id: str) -> Plan:
         """Return a version ready for deciding and running, from memory when it was used lately."""
-        key = (scope, catalog_id)
-        found = self._plans.get(key)
-        if found is None:
-            entry = await self.by_id(scope, catalog_id)
-            # Reading a large playbook takes a while, in which others must be served.
-            parsed = await asyncio.to_thread(parse, entry.content, kinds=self._kinds)
-            found = self._keep(scope, catalog_id, parsed.playbook)
-        self._plans.move_to_end(key)
-        return found
 
-    def _keep(self, scope: Scope, catalog_id: str, playbook: Playbook) -> Plan:
-        found = self._plans[scope, catalog_id] = Plan(playbook, self._defaults)
-        if len(self._plans) > KEPT_PLANS:
-            self._plans.popitem(last=False)
-        return found
+        async def text() -> str:
+            return (await self.by_id(scope, catalog_id)).content
+
+        return await self.plans.get(scope, catalog_id, text)
 
     async def _stream_version(self, scope: Scope, path: str) -> int:
         async with self._database.transaction(scope) as connection:

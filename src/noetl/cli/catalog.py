@@ -4,52 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from noetl.errors import InputError
+from noetl.runtime.commands.catalog import opened
 
 if TYPE_CHECKING:
-    from noetl.catalog.playbooks import Catalog, Entry, Registered
-    from noetl.model.stream import Scope
-    from noetl.playbook.model import Playbook
+    from noetl.catalog.playbooks import Entry, Registered
+    from noetl.playbook.checked import CheckedPlaybook
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-@dataclass(frozen=True)
-class PlaybookFile:
-    """A playbook that was read from a file and has no errors."""
-
-    name: str
-    text: str
-    playbook: Playbook
-    warnings: list[str]
-
-
-def playbook_file(file: Path) -> PlaybookFile:
-    """Read and check a playbook; everything that is wrong in it is one error that says where it stands."""
-    from noetl.execute.tools.registry import known_kinds
-    from noetl.playbook.check import check
-    from noetl.playbook.parse import parse
-    from noetl.playbook.problems import refusal
-
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise InputError(f"{file} cannot be read: {problem.strerror}") from None
-    except UnicodeDecodeError as problem:
-        raise InputError(f"{file} is not UTF-8 text: byte {problem.start} cannot be decoded") from None
-    parsed = parse(text, file=str(file), kinds=tuple(sorted(known_kinds())))
-    found = check(parsed)
-    if errors := [problem for problem in found if problem.severity == "error"]:
-        raise refusal(errors)
-    return PlaybookFile(str(file), text, parsed.playbook, [str(one) for one in (*parsed.warnings, *found)])
 
 
 @click.group()
@@ -70,11 +37,13 @@ def register(files: tuple[Path, ...], as_json: bool) -> None:
       noetl catalog register playbook.yaml
       noetl catalog register playbooks/*.yaml --json
     """
-    read = [playbook_file(file) for file in files]
+    from noetl.runtime.playbook_files import read_playbook
+
+    read = [read_playbook(file) for file in files]
     answers = asyncio.run(_register(read))
     if as_json:
         shown = [
-            {**_facts(answer.entry), "created": answer.created, "file": file.name, "warnings": file.warnings}
+            {**_facts(answer.entry), "created": answer.created, "file": file.file, "warnings": file.warnings}
             for file, answer in zip(read, answers, strict=True)
         ]
         click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
@@ -82,13 +51,13 @@ def register(files: tuple[Path, ...], as_json: bool) -> None:
     for file, answer in zip(read, answers, strict=True):
         for warning in file.warnings:
             click.echo(f"warning: {warning}", err=True)
-        click.echo(registered_sentence(file.name, answer))
+        click.echo(registered_sentence(file, answer))
 
 
-def registered_sentence(file: str, answer: Registered) -> str:
+def registered_sentence(read: CheckedPlaybook, answer: Registered) -> str:
     """Say what came of a registration."""
     word = "registered as" if answer.created else "stands already as"
-    return f"{file}: {word} {answer.entry.path} version {answer.entry.version}"
+    return f"{read.file}: {word} {answer.entry.path} version {answer.entry.version}"
 
 
 @catalog.command("list")
@@ -183,36 +152,22 @@ def _facts(entry: Entry) -> dict[str, Any]:
     return facts
 
 
-@asynccontextmanager
-async def _opened() -> AsyncIterator[tuple[Catalog, Scope]]:
-    from noetl.catalog.playbooks import Catalog
-    from noetl.execute.tools.registry import known_kinds
-    from noetl.runtime.config import load_settings
-    from noetl.runtime.engine import producer_of
-    from noetl.runtime.wiring import open_runtime
-
-    async with open_runtime(load_settings()) as own:
-        kinds = tuple(sorted(known_kinds()))
-        found = Catalog(own.database, own.ledger, own.payloads, own.ids.mint, producer_of(own, "catalog"), kinds)
-        yield found, own.scope
-
-
-async def _register(files: list[PlaybookFile]) -> list[Registered]:
-    async with _opened() as (found, scope):
-        return [await found.register(scope, file.text, file=file.name) for file in files]
+async def _register(files: list[CheckedPlaybook]) -> list[Registered]:
+    async with opened() as (found, scope):
+        return [await found.register_checked(scope, file) for file in files]
 
 
 async def _list(prefix: str, limit: int) -> list[Entry]:
-    async with _opened() as (found, scope):
+    async with opened() as (found, scope):
         return await found.newest(scope, prefix, limit=limit)
 
 
 async def _get(reference: str) -> Entry:
     path, version = reference_of(reference)
-    async with _opened() as (found, scope):
+    async with opened() as (found, scope):
         return await found.get(scope, path, version, with_removed=version is not None)
 
 
 async def _set_removed(path: str, version: int, *, removed: bool) -> Entry:
-    async with _opened() as (found, scope):
+    async with opened() as (found, scope):
         return (await found.set_removed(scope, path, version, removed=removed)).entry

@@ -9,22 +9,22 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl.runtime.commands.credentials import opened_credentials, opened_tokens
+
 if TYPE_CHECKING:
     from uuid import UUID
 
     from noetl.credentials.given import GivenCredential
     from noetl.credentials.rotation import Rotation
-    from noetl.credentials.store import CredentialInfo, CredentialStore
-    from noetl.credentials.tokens import ApiTokens, Role, TokenInfo
-    from noetl.model.stream import Scope
+    from noetl.credentials.store import CredentialInfo
+    from noetl.credentials.tokens import Role, TokenInfo
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _ROLES = ("reader", "writer", "admin", "worker", "operator")
@@ -255,33 +255,8 @@ def _print(facts: dict[str, Any], as_json: bool, sentence: str) -> None:
     click.echo(json.dumps(facts, indent=2) if as_json else sentence)
 
 
-@asynccontextmanager
-async def _store() -> AsyncIterator[tuple[CredentialStore, Scope]]:
-    from noetl.credentials.keyring import KeyRing
-    from noetl.credentials.store import CredentialStore
-    from noetl.runtime.config import load_settings
-    from noetl.runtime.wiring import open_runtime
-
-    settings = load_settings()
-    async with open_runtime(settings) as runtime:
-        # Only the embedded database makes its key by itself: elsewhere a key nobody knows of would be lost with the machine.
-        embedded = settings.database.url is None
-        keys = KeyRing.load(settings.key_directory / "credentials", os.environ, create=embedded)
-        yield CredentialStore(runtime.database, keys), runtime.scope
-
-
-@asynccontextmanager
-async def _tokens() -> AsyncIterator[tuple[ApiTokens, Scope]]:
-    from noetl.credentials.tokens import ApiTokens
-    from noetl.runtime.config import load_settings
-    from noetl.runtime.wiring import open_runtime
-
-    async with open_runtime(load_settings()) as runtime:
-        yield ApiTokens(runtime.database), runtime.scope
-
-
 async def _put(given: GivenCredential) -> CredentialInfo:
-    async with _store() as (store, scope):
+    async with opened_credentials() as (store, scope):
         return await store.put(
             scope,
             given.name,
@@ -294,38 +269,38 @@ async def _put(given: GivenCredential) -> CredentialInfo:
 
 
 async def _list(type_name: str | None) -> Sequence[CredentialInfo]:
-    async with _store() as (store, scope):
+    async with opened_credentials() as (store, scope):
         return await store.list(scope, type_name)
 
 
 async def _describe(name: str) -> CredentialInfo:
-    async with _store() as (store, scope):
+    async with opened_credentials() as (store, scope):
         return await store.describe(scope, name)
 
 
 async def _remove(name: str) -> None:
-    async with _store() as (store, scope):
+    async with opened_credentials() as (store, scope):
         await store.delete(scope, name)
 
 
 async def _rotate(*, keep_old_keys: bool) -> Rotation:
     from noetl.credentials.keyring import VARIABLE
 
-    async with _store() as (store, _):
+    async with opened_credentials() as (store, _):
         return await store.rotate(new_key=not os.environ.get(VARIABLE), keep_old_keys=keep_old_keys)
 
 
 async def _create_token(name: str, role: Role, days: int | None, user: str | None) -> tuple[str, TokenInfo]:
-    async with _tokens() as (tokens, scope):
+    async with opened_tokens() as (tokens, scope):
         secret, info = await tokens.create(scope, name, role, None if days is None else timedelta(days=days), user)
         return secret.reveal(), info
 
 
 async def _list_tokens() -> Sequence[TokenInfo]:
-    async with _tokens() as (tokens, scope):
+    async with opened_tokens() as (tokens, scope):
         return await tokens.list(scope)
 
 
 async def _revoke(token_id: UUID) -> TokenInfo:
-    async with _tokens() as (tokens, scope):
+    async with opened_tokens() as (tokens, scope):
         return await tokens.revoke(scope, token_id)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noetl.cli.dag_sources import emit, pause, resume
-from noetl.cli.pipelines_open import opened, working
+from noetl.cli.telling import warn
 from noetl.cli.whoami import BY
 from noetl.errors import InputError, NotFound
+from noetl.runtime.commands.pipelines import opened, working
 
 if TYPE_CHECKING:
     from noetl.catalog.bundles import Bundle
@@ -88,7 +89,7 @@ def run(ctx: click.Context, file: Path, as_json: bool) -> None:
     say = _quiet if as_json else click.echo
 
     async def main() -> tuple[RunEnd, dict[str, Any]]:
-        async with opened() as (runtime, pipelines):
+        async with opened(warn) as (runtime, pipelines):
             deployed = await pipelines.deploy(bundle, BY)
             name = bundle.dag.name
             async with working(runtime, pipelines, lambda *told: say(task_line(*told)), warm=_on_spark(bundle)):
@@ -125,7 +126,7 @@ def plan(file: Path, as_json: bool) -> None:
     bundle = _bundle(file)
 
     async def main() -> Any:
-        async with opened(drive=False) as (_, pipelines):
+        async with opened(warn, drive=False) as (_, pipelines):
             return await pipelines.plan(bundle)
 
     found = asyncio.run(main())
@@ -157,7 +158,7 @@ def deploy(ctx: click.Context, file: Path, wait: bool, activates: bool, as_json:
     say = _quiet if as_json else click.echo
 
     async def main() -> dict[str, Any]:
-        async with opened() as (runtime, pipelines):
+        async with opened(warn) as (runtime, pipelines):
             deployed = await pipelines.deploy(bundle, BY)
             say(plan_text(deployed.plan))
             end: RunEnd | None = None
@@ -195,7 +196,7 @@ def ready(name: str, version: str | None) -> None:
     import asyncio
 
     async def main() -> str:
-        async with opened(drive=False) as (runtime, pipelines):
+        async with opened(warn, drive=False) as (runtime, pipelines):
             chosen = await pipelines.newest_unready(name) if version is None else version
             return (await pipelines.dags.mark_ready(runtime.scope, name, chosen, by=BY)).dag_version_id
 
@@ -246,7 +247,7 @@ def status(name: str, version: str | None, as_json: bool) -> None:
     import asyncio
 
     async def main() -> dict[str, Any]:
-        async with opened(drive=False) as (_, pipelines):
+        async with opened(warn, drive=False) as (_, pipelines):
             return await _status(pipelines, name, version)
 
     _show_status(asyncio.run(main()), as_json=as_json)
@@ -270,7 +271,7 @@ def list_(name: str | None, as_json: bool) -> None:
     from noetl.cli.dag_show import versions_table
 
     async def main() -> list[Any]:
-        async with opened(drive=False) as (runtime, pipelines):
+        async with opened(warn, drive=False) as (runtime, pipelines):
             names = [name] if name else await pipelines.dags.names(runtime.scope)
             return [one for each in names for one in await pipelines.dags.versions(runtime.scope, each)]
 
@@ -292,7 +293,7 @@ def _cut_over(change: Any, *, as_json: bool) -> None:
     from noetl.cli.dag_show import activated_sentence
 
     async def main() -> Cutover:
-        async with opened() as (_, pipelines):
+        async with opened(warn) as (_, pipelines):
             found: Cutover = await change(pipelines)
             return found
 

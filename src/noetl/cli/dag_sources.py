@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.pipelines_open import opened, working
+from noetl.cli.telling import warn
 from noetl.cli.whoami import BY
+from noetl.runtime.commands.pipelines import opened, turns_of, working
 
 if TYPE_CHECKING:
     from noetl.dispatch.tasks.runs import RunEnd
@@ -43,11 +44,11 @@ def emit(ctx: click.Context, dag: str, job: str, wait: bool, key: str | None, as
             click.echo(text)
 
     async def main() -> tuple[int, RunEnd | None]:
-        async with opened() as (runtime, pipelines):
+        async with opened(warn) as (runtime, pipelines):
             run = await pipelines.engine.runs.emit(runtime.scope, dag, job, requested_by=BY, key=key)
             if not wait:
                 return run, None
-            async with working(runtime, pipelines, lambda *told: say(task_line(*told)), warm=False):
+            async with working(runtime, pipelines, lambda *told: say(task_line(*told))):
                 return run, await pipelines.finished(run)
 
     run, end = run_interruptibly(main())
@@ -73,10 +74,8 @@ def pause(dag: str, job: str) -> None:
     import asyncio
 
     async def main() -> None:
-        from noetl.dispatch.sources.turns import Turns
-
-        async with opened() as (runtime, pipelines):
-            await Turns(runtime.database, pipelines.engine).pause(runtime.scope, dag, job, by=BY)
+        async with opened(warn) as (runtime, pipelines):
+            await turns_of(runtime, pipelines).pause(runtime.scope, dag, job, by=BY)
 
     asyncio.run(main())
     click.echo(f"{dag}.{job} is paused; `noetl dag resume {dag} {job}` lets it go on")
@@ -95,10 +94,8 @@ def resume(dag: str, job: str) -> None:
     import asyncio
 
     async def main() -> None:
-        from noetl.dispatch.sources.turns import Turns
-
-        async with opened() as (runtime, pipelines):
-            await Turns(runtime.database, pipelines.engine).resume(runtime.scope, dag, job, by=BY)
+        async with opened(warn) as (runtime, pipelines):
+            await turns_of(runtime, pipelines).resume(runtime.scope, dag, job, by=BY)
 
     asyncio.run(main())
     click.echo(f"{dag}.{job} goes on")

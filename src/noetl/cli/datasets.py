@@ -12,8 +12,8 @@ import click
 
 from noetl.cli.datasets_backfill import backfill, backfills
 from noetl.cli.datasets_changes import invalidate, invalidations, reconcile, state
-from noetl.cli.datasets_open import opened
 from noetl.errors import InputError
+from noetl.runtime.commands.datasets import opened
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.datasets_changes import JSON, WAIT, changing, driving, run_plainly
+from noetl.cli.datasets_changes import JSON, WAIT, changing, run_plainly
 from noetl.cli.datasets_changes_show import printed
-from noetl.cli.pipelines_open import opened
-from noetl.cli.whoami import BY, ROLE
+from noetl.cli.telling import warn
+from noetl.cli.whoami import BY
 from noetl.errors import InputError
+from noetl.runtime.commands.pipelines import backfilling, changes_here, opened
 
 if TYPE_CHECKING:
     from noetl.dispatch.changes.backfill_plans import BackfillPlan
@@ -62,12 +63,11 @@ def backfill(
       noetl datasets backfill visits --from 2026-01-01T00 --to 2026-01-02T00 --partition region=eu --yes
     """
     from noetl.cli.datasets_changes_show import backfill_facts, backfill_text, plan_facts, plan_text
-    from noetl.runtime.changes import changes_of
     from noetl.runtime.service import run_interruptibly
 
     async def main() -> tuple[BackfillPlan, Backfill | None, Progress | None]:
-        async with opened(drive=wait and not dry_run) as (runtime, pipelines):
-            changes, scope = changes_of(runtime, pipelines, ROLE), runtime.scope
+        async with opened(warn, drive=wait and not dry_run) as (runtime, pipelines):
+            changes, scope = changes_here(runtime, pipelines), runtime.scope
             found, plan = await changes.plan_backfill(
                 scope, name, start=start, end=end, step=step, fixed=_pairs(fixed), max_in_flight=max_in_flight
             )
@@ -77,7 +77,7 @@ def backfill(
                 return plan, None, None
             one = await changes.backfills.request(scope, found, plan, by=BY)
             if wait:
-                async with driving(runtime, pipelines):
+                async with backfilling(runtime, pipelines):
                     await _watched(changes, scope, one)
                     await pipelines.finished(one.backfill_id)
             return plan, *(await changes.backfills.progress(scope, one.backfill_id))

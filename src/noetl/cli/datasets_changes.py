@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from noetl.cli.datasets_changes_show import printed
-from noetl.cli.pipelines_open import opened, working
-from noetl.cli.whoami import BY, ROLE
+from noetl.cli.telling import warn
+from noetl.cli.whoami import BY
+from noetl.runtime.commands.pipelines import backfilling, changes_here, opened
 
 if TYPE_CHECKING:
     from noetl.dispatch.changes.changes import Changes
@@ -144,7 +145,7 @@ def state(job: str, as_json: bool) -> None:
     async def main() -> JobState:
         from noetl.dispatch.changes.operator_states import job_state
 
-        async with opened(drive=False) as (runtime, _):
+        async with opened(warn, drive=False) as (runtime, _):
             return await job_state(runtime.database, runtime.scope, job)
 
     found = _run(main)
@@ -154,24 +155,13 @@ def state(job: str, as_json: bool) -> None:
 @asynccontextmanager
 async def changing(*, wait: bool = False) -> AsyncIterator[tuple[Runtime, Pipelines, Changes]]:
     """Give what changes data for the time of the block; one that waits also works, and drives backfills."""
-    from noetl.runtime.changes import changes_of
-
-    async with opened(drive=wait) as (runtime, pipelines):
-        changes = changes_of(runtime, pipelines, ROLE)
+    async with opened(warn, drive=wait) as (runtime, pipelines):
+        changes = changes_here(runtime, pipelines)
         if not wait:
             yield runtime, pipelines, changes
             return
-        async with driving(runtime, pipelines):
+        async with backfilling(runtime, pipelines):
             yield runtime, pipelines, changes
-
-
-@asynccontextmanager
-async def driving(runtime: Runtime, pipelines: Pipelines) -> AsyncIterator[None]:
-    """Do in this process what is to be done, backfills too, for the time of the block."""
-    from noetl.runtime.changes import open_backfills
-
-    async with working(runtime, pipelines, lambda *told: None, warm=False), open_backfills(runtime, pipelines, ROLE):
-        yield
 
 
 def _run(main: Callable[[], Awaitable[T]]) -> T:

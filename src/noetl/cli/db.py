@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from noetl.errors import InputError, Unavailable
+from noetl.errors import InputError
 
 ROLES = ("runtime", "owner", "projector", "relay", "materializer", "retention")
 
@@ -128,7 +128,8 @@ def status(as_json: bool) -> None:
       noetl db status
       noetl db status --json | jq .running
     """
-    from noetl.cli.db_status import embedded_status, external_status, render
+    from noetl.cli.db_status import render
+    from noetl.runtime.database_status import embedded_status, external_status
 
     target = configured()
     facts = embedded_status(target.home) if target.url is None else external_status(target.url, target.owner_url)
@@ -186,6 +187,7 @@ def migrate(ctx: click.Context, revision: str, sql_status: bool, yes: bool, stor
       noetl db migrate --to base --yes
     """
     from noetl.runtime import migrate as migrations
+    from noetl.runtime.database_status import reachable
 
     target = configured() if store is None else configured_store(store)
     with target.as_owner() as owner_url, reachable():
@@ -230,20 +232,3 @@ def reset(yes: bool) -> None:
         click.confirm(f"Delete the database in {info.data_dir} with all events in it?", abort=True)
     server.destroy()
     click.echo("Deleted.")
-
-
-@contextmanager
-def reachable() -> Iterator[None]:
-    """Turn the driver's errors into NoETL's."""
-    import psycopg
-
-    try:
-        yield
-    except psycopg.OperationalError as error:
-        raise Unavailable(f"the database does not answer: {_sentence(error)}") from error
-    except psycopg.Error as error:
-        raise InputError(f"the database refused: {_sentence(error)}") from error
-
-
-def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -1,41 +1,8 @@
-"""What `noetl db status` shows: facts about the database as a plain mapping, and the same as a table."""
+"""What `noetl db status` shows: facts about the database go in, a table comes out."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
-
-
-def embedded_status(home: Path) -> dict[str, Any]:
-    """The facts about the embedded server under home; it is not started to find them."""
-    from noetl.runtime import migrate
-    from noetl.runtime.embedded import EmbeddedServer
-
-    server = EmbeddedServer(home)
-    info = server.status()
-    facts = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(info).items()}
-    revision = _revision(server.url()) if info.running else None
-    return {"kind": "embedded", **facts, "schema_revision": revision, "schema_head": migrate.head()}
-
-
-def external_status(url: str, owner_url: str | None) -> dict[str, Any]:
-    """The facts about an external server; raises Unavailable when it does not answer."""
-    import psycopg
-
-    from noetl.cli.db import reachable
-    from noetl.runtime import migrate
-
-    with reachable(), psycopg.connect(url, connect_timeout=10) as connection:
-        info = connection.info
-        version = info.parameter_status("server_version")
-        facts = {"host": info.host, "port": info.port, "database": info.dbname, "user": info.user}
-    revision = _revision(owner_url or url)
-    newest = migrate.head()
-    return {"kind": "external", "running": True, "version": version, **facts} | {
-        "schema_revision": revision,
-        "schema_head": newest,
-    }
 
 
 def render(facts: dict[str, Any]) -> str:
@@ -84,19 +51,6 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("schema", schema),
     ]
     return [(name, text) for name, text in lines if text is not None]
-
-
-def _revision(url: str) -> str | None:
-    import psycopg
-
-    from noetl.cli.db import reachable
-    from noetl.runtime import migrate
-
-    with reachable():
-        try:
-            return migrate.current(url)
-        except psycopg.errors.InsufficientPrivilege:
-            return "not readable for this role"
 
 
 def _joined(pids: tuple[int, ...]) -> str:

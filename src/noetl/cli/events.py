@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.execution import find_execution, must_exist
+from noetl.runtime.commands.execution import find_execution, must_exist
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from noetl.cli.events import events
-from noetl.cli.execution import find_execution
 from noetl.cli.executions_plot import plot
 from noetl.cli.run_workload import given_payload, payload_option, set_option
+from noetl.runtime.commands.execution import deciding, find_execution
 
 if TYPE_CHECKING:
     from noetl.cli.executions_show import Shown
     from noetl.cli.run_display import Display
-    from noetl.dispatch.grants import CommandGrant
     from noetl.runtime.run import RunResult
     from noetl.runtime.wiring import Runtime
 
@@ -210,11 +208,7 @@ async def _show(execution: str) -> Shown:
 
 
 async def _cancel(execution: str, reason: str, *, cascade: bool) -> tuple[int, list[int], str]:
-    from noetl.runtime.config import load_settings
-    from noetl.runtime.engine import open_engine
-    from noetl.runtime.wiring import open_runtime
-
-    async with open_runtime(load_settings()) as runtime, open_engine(runtime, "cancel") as engine:
+    async with deciding("cancel") as (runtime, engine):
         scope, execution_id = await find_execution(runtime, execution)
         cancelled = await engine.cancel(scope, execution_id, reason=reason, by="cli", cascade=cascade)
         state = await engine.executions.state(scope, execution_id)
@@ -224,41 +218,12 @@ async def _cancel(execution: str, reason: str, *, cascade: bool) -> tuple[int, l
 async def _rerun(
     execution: str, from_step: str | None, given: dict[str, Any], slots: int | None, display: Display
 ) -> RunResult:
-    from noetl.cli.executions_show import result_of
-    from noetl.runtime.config import load_settings
-    from noetl.runtime.engine import open_engine, open_worker
-    from noetl.runtime.run import RUN_SLOTS, RunResult, cancelled_if_interrupted
-    from noetl.runtime.wiring import open_runtime
+    from noetl.runtime.run import RUN_SLOTS, rerun_execution
 
-    def on_rows(grant: CommandGrant, done: int, failed: int) -> None:
-        display.rows(grant.step, done, failed)
-
-    async with open_runtime(load_settings()) as opened, open_engine(opened, "run") as engine:
-        scope, execution_id = await find_execution(opened, execution)
-        runtime = replace(opened, scope=scope)
-        workers = open_worker(runtime, engine.dispatch(scope), slots=slots or RUN_SLOTS, on_rows=on_rows)
+    async with deciding("run") as (runtime, engine):
+        scope, execution_id = await find_execution(runtime, execution)
         async with display.following():
-            async with workers as worker:
-                began = time.monotonic()
-                state = await engine.rerun(scope, execution_id, from_step=from_step, payload=given, requested_by="cli")
-                display.started(runtime, engine, state)
-                async with cancelled_if_interrupted(engine, scope, state.execution_id):
-                    state = await engine.finished(scope, state.execution_id)
-                seconds = time.monotonic() - began
-            async with cancelled_if_interrupted(engine, scope, state.execution_id):
-                await engine.children.settled()
-            await _caught_up(runtime)
-        entry = await engine.catalog.by_id(scope, state.catalog_id)
-        return RunResult(
-            execution_id=state.execution_id,
-            path=entry.path,
-            version=entry.version,
-            status=state.status,
-            seconds=seconds,
-            result=result_of(state),
-            error=state.error,
-            swallowed=state.swallowed,
-            workload=state.workload,
-            claims=worker.claims,
-            frames=engine.frames.minted,
-        )
+            return await rerun_execution(
+                replace(runtime, scope=scope), engine, execution_id, given,
+                from_step=from_step, slots=slots or RUN_SLOTS, watcher=display,
+            )  # fmt: skip

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.execution import find_execution, must_exist
 from noetl.errors import InputError, NotFound
+from noetl.runtime.commands.execution import find_execution, must_exist
 
 if TYPE_CHECKING:
     from noetl.cli.executions_timeline import Timeline

@@ -136,11 +136,9 @@ async def _count_rows(runtime: Runtime, scope: Scope, execution_id: int, shown: 
 
 
 async def _count_so_far(runtime: Runtime, scope: Scope, execution_id: int, shown: Shown) -> None:
-    from noetl.dispatch.so_far import LoopsSoFar
-    from noetl.runtime.hints import open_hints
+    from noetl.runtime.commands.execution import loops_so_far
 
-    async with open_hints(runtime.settings) as hints:
-        found = {one.loop_id: one for one in await LoopsSoFar(runtime.database, hints).of(scope, execution_id)}
+    found = {one.loop_id: one for one in await loops_so_far(runtime, scope, execution_id)}
     for run in shown.runs:
         one = None if run.loop_id is None else found.get(run.loop_id)
         if one is not None:
@@ -161,6 +159,8 @@ async def _count_tasks(runtime: Runtime, scope: Scope, execution_id: int, shown:
 def facts_of(shown: Shown) -> dict[str, Any]:
     """Return everything as JSON shows it."""
     import msgspec
+
+    from noetl.runtime.run import result_of
 
     state = shown.state
     return {
@@ -195,20 +195,11 @@ def facts_of(shown: Shown) -> dict[str, Any]:
     }
 
 
-def result_of(state: State) -> Any:
-    """Return what an execution came to: data, or where they lie."""
-    import msgspec
-
-    found = state.results.get(state.result_step or "")
-    if found is None or found.data is not None or found.ref is None:
-        return None if found is None else found.data
-    return {"_ref": msgspec.to_builtins(found.ref), **found.selected}
-
-
 def show(shown: Shown) -> None:
     """Print an execution for a person."""
     from noetl.cli.run_ending import bounded
     from noetl.cli.tables import rendered
+    from noetl.runtime.run import result_of
 
     state, seconds = shown.state, shown.seconds()
     took = "" if seconds is None else f" {'in' if state.ended else 'for'} {seconds:.3f} s"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.datasets_open import opened
+from noetl.runtime.commands.datasets import opened
 
 if TYPE_CHECKING:
     from noetl.pipelines.explain_values import Explained
@@ -46,10 +46,6 @@ def explain(dataset: str, where: str, point: str | None, generation: str | None,
 
 
 async def _explained(dataset: str, where: str, point: str | None, generation: str | None, most: int) -> Explained:
-    from noetl.pipelines.explaining import Explaining
-
     async with opened() as one:
-        runtime = one.runtime
         seen = await one.seen(dataset, generation, point)
-        explaining = Explaining(runtime.scope, runtime.database, runtime.payloads, runtime.history, one.files())
-        return await explaining.explain(seen, where, most)
+        return await one.explaining().explain(seen, where, most)

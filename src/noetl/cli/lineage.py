@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.datasets_open import opened
+from noetl.runtime.commands.datasets import opened
 
 if TYPE_CHECKING:
     from noetl.pipelines.lineage_tree import Direction, Leaf
@@ -92,12 +92,10 @@ def emit(once: bool, as_json: bool) -> None:
 
 
 async def _followed(what: str, point: str | None, direction: Direction, depth: int) -> tuple[Leaf, str]:
-    from noetl.pipelines.lineage_reading import LineageReader
     from noetl.pipelines.lineage_tree import Follow
 
     async with opened() as one:
-        runtime = one.runtime
-        reader = LineageReader(runtime.scope, runtime.database, runtime.payloads, runtime.history)
+        reader = one.lineage()
         mark = await one.mark(point)
         subject = await reader.subject(what, mark)
         follow = Follow(reader, await reader.graph(mark), direction, depth)

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
-
 import click
 
 from noetl.cli.telling import tell
-
-if TYPE_CHECKING:
-    from noetl.runtime.service import Stopping
-    from noetl.runtime.settings import Settings
 
 
 @click.command("node-broker")
@@ -29,21 +21,6 @@ def node_broker(ctx: click.Context) -> None:
       noetl node-broker
       NOETL_PAYLOAD_STORE__CACHE__TIER_15_BROKER=/run/noetl/broker.sock noetl node-broker
     """
-    from noetl.runtime.config import load_settings
-    from noetl.runtime.service import run_role
+    from noetl.runtime.roles.node_broker import run_node_broker
 
-    settings = load_settings()
-
-    def start(stopping: Stopping) -> AbstractAsyncContextManager[object]:
-        return _running(settings, stopping)
-
-    ctx.exit(run_role(start, tell))
-
-
-@asynccontextmanager
-async def _running(settings: Settings, stopping: Stopping) -> AsyncIterator[None]:
-    from noetl.runtime.node_broker import open_broker
-
-    async with open_broker(settings, stopping) as path:
-        tell(f"listening on {path}")
-        yield
+    ctx.exit(run_node_broker(tell))

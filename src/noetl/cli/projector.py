@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
-
 import click
 
 from noetl.cli.telling import tell
-
-if TYPE_CHECKING:
-    from noetl.runtime.service import Stopping
-    from noetl.runtime.settings import Settings
 
 
 @click.command()
@@ -34,36 +26,6 @@ def projector(ctx: click.Context, from_stream: bool) -> None:
       NOETL_SHARD_ID=noetl-projector-0 noetl projector
       NOETL_DATABASE_URL=postgresql://… noetl projector --from-stream
     """
-    from noetl.runtime.config import load_settings
-    from noetl.runtime.service import run_role
+    from noetl.runtime.roles.projector import run_projector
 
-    settings = load_settings()
-
-    def start(stopping: Stopping) -> AbstractAsyncContextManager[object]:
-        return _running(settings, from_stream=from_stream)
-
-    ctx.exit(run_role(start, tell))
-
-
-@asynccontextmanager
-async def _running(settings: Settings, *, from_stream: bool) -> AsyncIterator[None]:
-    from noetl.project.stores import DEFAULT
-    from noetl.runtime.projector import open_far_projector, open_projector, projector_name
-    from noetl.runtime.role_metrics import open_projector_metrics
-    from noetl.runtime.wiring import open_runtime
-
-    tell(f"projecting as {projector_name(settings)}")
-    opened = open_far_projector if from_stream else open_projector
-    async with (
-        open_runtime(settings, "projector") as runtime,
-        open_projector_metrics(runtime, tell, from_stream=from_stream) as (metrics, counted),
-    ):
-
-        def changed(store: str, shards: frozenset[int]) -> None:
-            if store == DEFAULT:
-                metrics.hold(shards)
-            of = "" if store == DEFAULT else f" of {store}"
-            tell(f"shards{of}: " + (" ".join(map(str, sorted(shards))) or "none"))
-
-        async with opened(counted, changed):
-            yield
+    ctx.exit(run_projector(tell, from_stream=from_stream))

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
-
 import click
 
 from noetl.cli.telling import tell
-
-if TYPE_CHECKING:
-    from noetl.runtime.service import Stopping
-    from noetl.runtime.settings import Settings
 
 
 @click.command()
@@ -29,33 +21,6 @@ def relay(ctx: click.Context) -> None:
       noetl relay
       noetl stream status
     """
-    from noetl.runtime.config import load_settings
-    from noetl.runtime.relay import check_relayed
-    from noetl.runtime.service import run_role
+    from noetl.runtime.roles.relay import run_relay
 
-    settings = load_settings()
-    check_relayed(settings)
-
-    def start(stopping: Stopping) -> AbstractAsyncContextManager[object]:
-        return _running(settings, stopping)
-
-    ctx.exit(run_role(start, tell))
-
-
-@asynccontextmanager
-async def _running(settings: Settings, stopping: Stopping) -> AsyncIterator[None]:
-    from noetl.runtime.relay import open_relay, relay_name
-    from noetl.runtime.role_metrics import open_relay_metrics
-    from noetl.runtime.service import ended_early
-    from noetl.runtime.wiring import open_runtime
-
-    tell(f"relaying as {relay_name(settings)}")
-    async with open_runtime(settings, "relay") as runtime, open_relay_metrics(runtime, tell) as (metrics, relayed):
-
-        def changed(shards: frozenset[int]) -> None:
-            metrics.hold(shards)
-            tell("shards: " + (" ".join(map(str, sorted(shards))) or "none"))
-
-        async with open_relay(runtime, meter=relayed, told=changed) as task:
-            ended_early(task, stopping, "the relay")
-            yield
+    ctx.exit(run_relay(tell))

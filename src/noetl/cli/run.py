@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.catalog import PlaybookFile, playbook_file, reference_of
+from noetl.cli.catalog import reference_of
 from noetl.cli.run_workload import given_payload, payload_option, set_option, unknown_fields
 from noetl.errors import InputError, NotFound
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from noetl.catalog.playbooks import Entry
     from noetl.cli.run_display import Display
     from noetl.dispatch.engine import Engine
+    from noetl.playbook.checked import CheckedPlaybook
     from noetl.runtime.run import RunResult
     from noetl.runtime.wiring import Runtime
 
@@ -71,25 +72,18 @@ def run(
 
 
 async def _run(
-    reference: str, file: PlaybookFile | None, given: dict[str, Any], slots: int | None, display: Display
+    reference: str, file: CheckedPlaybook | None, given: dict[str, Any], slots: int | None, display: Display
 ) -> RunResult:
     from noetl.runtime.config import load_settings
-    from noetl.runtime.engine import open_engine
-    from noetl.runtime.run import RUN_SLOTS, run_entry
-    from noetl.runtime.wiring import open_runtime
-    from noetl.runtime.write_path import open_write_path
+    from noetl.runtime.run import RUN_SLOTS, open_run, run_entry
 
-    async with (
-        open_runtime(load_settings()) as runtime,
-        open_write_path(runtime, "run", lambda said: display.warn([said])),
-        open_engine(runtime, "run") as engine,
-    ):
+    async with open_run(load_settings(), lambda said: display.warn([said])) as (runtime, engine):
         if file is None:
             entry = await _registered(runtime, engine, reference)
             workload = (await engine.catalog.plan(runtime.scope, entry.catalog_id)).playbook.workload
             display.warn(list(unknown_fields(workload, given)))
         else:
-            entry = (await engine.catalog.register(runtime.scope, file.text, file=file.name)).entry
+            entry = (await engine.catalog.register_checked(runtime.scope, file)).entry
         async with display.following():
             return await run_entry(runtime, engine, entry, given, slots=slots or RUN_SLOTS, watcher=display)
 
@@ -103,11 +97,13 @@ async def _registered(runtime: Runtime, engine: Engine, reference: str) -> Entry
         raise InputError(f"there is no file {reference}, and {problem.message}", hint=hint) from None
 
 
-def _file(reference: str) -> PlaybookFile | None:
+def _file(reference: str) -> CheckedPlaybook | None:
     """Read and check the file; None when a path of the catalog is meant."""
     file = Path(reference)
     if file.is_file():
-        return playbook_file(file)
+        from noetl.runtime.playbook_files import read_playbook
+
+        return read_playbook(file)
     if file.is_dir():
         raise InputError(
             f"{reference} is a directory", hint="give one of its files, or the path of a registered playbook"
@@ -117,7 +113,7 @@ def _file(reference: str) -> PlaybookFile | None:
     return None
 
 
-def _dry_run(reference: str, file: PlaybookFile | None, given: dict[str, Any], *, as_json: bool) -> None:
+def _dry_run(reference: str, file: CheckedPlaybook | None, given: dict[str, Any], *, as_json: bool) -> None:
     import json
 
     from noetl.plan.workload import Workload

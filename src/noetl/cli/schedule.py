@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from noetl.cli.run_workload import given_payload, payload_option, set_option, unknown_fields
+from noetl.cli.telling import warn
 from noetl.errors import InputError
+from noetl.runtime.commands.schedules import opened, playbook_of, run_now
 
 if TYPE_CHECKING:
     from noetl.cli.schedule_show import Shown
-    from noetl.model.stream import Scope
-    from noetl.runtime.wiring import Runtime
-    from noetl.schedule.by_hand import Schedules
     from noetl.schedule.rows import ScheduleRow, SlotRow
     from noetl.schedule.spec import Definition
 
@@ -63,7 +60,7 @@ def list_(kind: str | None, limit: int, platform: bool, as_json: bool) -> None:
     chosen: Any = kind
 
     async def main() -> list[tuple[ScheduleRow, SlotRow | None]]:
-        async with _opened(platform=platform) as (_, schedules, scope):
+        async with opened(platform=platform) as (_, schedules, scope):
             return await schedules.listed(scope, chosen, limit=limit)
 
     found = asyncio.run(main())
@@ -93,7 +90,7 @@ def show(name: str, limit: int, ahead: int, platform: bool, as_json: bool) -> No
     from noetl.cli import schedule_show
 
     async def main() -> Shown:
-        async with _opened(platform=platform) as (runtime, schedules, scope):
+        async with opened(platform=platform) as (runtime, schedules, scope):
             return await schedule_show.shown(runtime, schedules, scope, name, limit, ahead)
 
     found = asyncio.run(main())
@@ -189,10 +186,9 @@ def run(ctx: click.Context, name: str, detach: bool, platform: bool, as_json: bo
       noetl schedule run prune_slots --platform
     """
     from noetl.cli import schedule_show
-    from noetl.cli.schedule_run import run_here
     from noetl.runtime.service import run_interruptibly
 
-    slot, ended = run_interruptibly(run_here(name, platform=platform, detach=detach))
+    slot, ended = run_interruptibly(run_now(name, warn, platform=platform, detach=detach))
     if as_json:
         _print_json({**schedule_show.slot_facts(slot), "run_status": ended})
     else:
@@ -212,7 +208,7 @@ def pause(names: tuple[str, ...], platform: bool) -> None:
     """
 
     async def main() -> None:
-        async with _opened(platform=platform) as (_, schedules, scope):
+        async with opened(platform=platform) as (_, schedules, scope):
             for name in names:
                 await schedules.pause(scope, name, by=BY)
                 click.echo(f"{name} is paused")
@@ -233,7 +229,7 @@ def resume(names: tuple[str, ...], platform: bool) -> None:
     from noetl.cli import schedule_show
 
     async def main() -> None:
-        async with _opened(platform=platform) as (_, schedules, scope):
+        async with opened(platform=platform) as (_, schedules, scope):
             for name in names:
                 row = await schedules.resume(scope, name, by=BY)
                 click.echo(f"{name} goes on; next run {schedule_show.moment_text(row.next_plan, row.spec.timezone)}")
@@ -252,7 +248,7 @@ def remove(name: str) -> None:
     """
 
     async def main() -> None:
-        async with _opened() as (_, schedules, scope):
+        async with opened() as (_, schedules, scope):
             await schedules.remove(scope, name, "playbook", by=BY)
 
     asyncio.run(main())
@@ -260,30 +256,12 @@ def remove(name: str) -> None:
 
 
 async def _put(definition: Definition) -> tuple[ScheduleRow, bool]:
-    from noetl.catalog.playbooks import Catalog
-    from noetl.runtime.engine import producer_of
-
-    async with _opened() as (runtime, schedules, scope):
-        own = Catalog(
-            runtime.database, runtime.ledger, runtime.payloads, runtime.ids.mint, producer_of(runtime, BY), ()
-        )
+    async with opened() as (runtime, schedules, scope):
         target = definition.target
-        entry = await own.get(scope, target["path"], target.get("version"))
-        playbook = (await own.plan(scope, entry.catalog_id)).playbook
+        playbook = await playbook_of(runtime, scope, target["path"], target.get("version"))
         for warning in unknown_fields(playbook.workload, target["workload"]):
             click.echo(f"warning: {warning}", err=True)
         return await schedules.put(scope, definition, by=BY)
-
-
-@asynccontextmanager
-async def _opened(*, platform: bool = False) -> AsyncIterator[tuple[Runtime, Schedules, Scope]]:
-    from noetl.runtime.config import load_settings
-    from noetl.runtime.schedules import schedules_of
-    from noetl.runtime.wiring import open_runtime
-    from noetl.schedule.spec import PLATFORM
-
-    async with open_runtime(load_settings()) as runtime:
-        yield runtime, schedules_of(runtime, BY), PLATFORM if platform else runtime.scope
 
 
 def _print_json(value: Any) -> None:

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
-
 import click
 
 from noetl.cli.telling import tell
-
-if TYPE_CHECKING:
-    from noetl.runtime.service import Stopping
-    from noetl.runtime.settings import Settings
 
 
 @click.command()
@@ -28,42 +20,6 @@ def scheduler(ctx: click.Context) -> None:
     Examples:
       noetl scheduler
     """
-    from noetl.runtime.config import load_settings
-    from noetl.runtime.service import run_role
+    from noetl.runtime.roles.scheduler import run_scheduler
 
-    settings = load_settings()
-
-    def start(stopping: Stopping) -> AbstractAsyncContextManager[object]:
-        return _running(settings)
-
-    ctx.exit(run_role(start, tell))
-
-
-@asynccontextmanager
-async def _running(settings: Settings) -> AsyncIterator[None]:
-    from noetl import __version__
-    from noetl.runtime.background import open_background
-    from noetl.runtime.engine import open_engine
-    from noetl.runtime.pipelines import open_pipelines
-    from noetl.runtime.role_endpoint import open_endpoint
-    from noetl.runtime.sources import open_sources
-    from noetl.runtime.telemetry import Metrics
-    from noetl.runtime.wiring import open_runtime
-    from noetl.runtime.write_path_metrics import open_waiting
-    from noetl.runtime.write_path_watch import watching
-
-    async with open_runtime(settings) as runtime:
-        metrics = Metrics(__version__, database=runtime.database)
-        counted = None if settings.runtime.metrics_port is None else metrics
-        async with (
-            watching(runtime),
-            open_waiting(runtime) as waiting,
-            open_endpoint(settings, "scheduler", metrics, tell),
-            open_engine(runtime, "scheduler", counted) as engine,
-            open_pipelines(runtime, "scheduler") as pipelines,
-            open_background(runtime, pipelines, engine, counted),
-            open_sources(runtime, pipelines),
-        ):
-            metrics.watch_waiting(waiting)
-            tell("running what is due")
-            yield
+    ctx.exit(run_scheduler(tell))

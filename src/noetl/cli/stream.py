@@ -12,8 +12,8 @@ import msgspec
 from noetl.cli.stream_write_path import divergence, lost
 
 if TYPE_CHECKING:
-    from noetl.cli.stream_show import StreamStatus
     from noetl.runtime.relay import Rebuilt
+    from noetl.runtime.stream_status import StreamStatus
     from noetl.stream.relay_status import Reader
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -124,12 +124,12 @@ stream.add_command(lost)
 
 
 async def _status() -> StreamStatus:
-    from noetl.cli import stream_show
     from noetl.runtime.config import load_settings
+    from noetl.runtime.stream_status import stream_status
     from noetl.runtime.wiring import open_runtime
 
     async with open_runtime(load_settings()) as runtime:
-        return await stream_show.read(runtime)
+        return await stream_status(runtime)
 
 
 async def _forget(names: tuple[str, ...]) -> list[Reader]:

@@ -163,13 +163,8 @@ async def _divergence(*, anew: bool) -> list[Divergence]:
 
 async def _losses(*, forget: bool) -> Losses:
     from noetl.runtime.config import load_settings
-    from noetl.runtime.losses import known_losses
-    from noetl.runtime.streams import mirrors, open_stream
+    from noetl.runtime.losses import read_losses
     from noetl.runtime.wiring import open_runtime
 
-    settings = load_settings()
-    async with open_runtime(settings) as runtime:
-        if not mirrors(settings):
-            return await known_losses(runtime, None, forget=forget)
-        async with open_stream(settings, runtime.database, "writes") as writes:
-            return await known_losses(runtime, writes, forget=forget)
+    async with open_runtime(load_settings()) as runtime:
+        return await read_losses(runtime, forget=forget)

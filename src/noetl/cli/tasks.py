@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.cli.pipelines_open import opened
+from noetl.cli.telling import warn
 from noetl.cli.whoami import BY
 from noetl.errors import InputError, NoetlError, NotFound
+from noetl.runtime.commands.pipelines import opened
 
 if TYPE_CHECKING:
     from noetl.cli.tasks_show import Shown
@@ -172,9 +173,9 @@ def outbox(rearmed: str | None, rearm_all: bool, limit: int, as_json: bool) -> N
 async def _list(
     dag: str | None, job: str | None, status: str | None, execution: str | None, limit: int
 ) -> list[TaskRow]:
-    from noetl.cli.execution import find_execution
+    from noetl.runtime.commands.execution import find_execution
 
-    async with opened(drive=False) as (runtime, pipelines):
+    async with opened(warn, drive=False) as (runtime, pipelines):
         execution_id = None if execution is None else (await find_execution(runtime, execution))[1]
         chosen: Any = status
         return await pipelines.engine.by_hand.listed(
@@ -183,10 +184,10 @@ async def _list(
 
 
 async def _show(text: str) -> Shown:
-    from noetl.cli.task import find_task
     from noetl.cli.tasks_show import Shown
+    from noetl.runtime.commands.task import find_task
 
-    async with opened(drive=False) as (runtime, pipelines):
+    async with opened(warn, drive=False) as (runtime, pipelines):
         task = await find_task(runtime, pipelines, text)
         inputs = task.inputs
         if task.inputs_ref is not None and task.inputs:
@@ -198,9 +199,9 @@ async def _show(text: str) -> Shown:
 
 
 async def _logs(text: str, attempt: int | None) -> str:
-    from noetl.cli.task import find_task
+    from noetl.runtime.commands.task import find_task
 
-    async with opened(drive=False) as (runtime, pipelines):
+    async with opened(warn, drive=False) as (runtime, pipelines):
         task = await find_task(runtime, pipelines, text)
         attempts = await pipelines.engine.by_hand.history(runtime.scope, task.task_id)
         chosen = [one for one in attempts if one.logs is not None and attempt in (None, one.attempt)]
@@ -216,10 +217,10 @@ async def _logs(text: str, attempt: int | None) -> str:
 async def _each(texts: tuple[str, ...], change: Callable[[Runtime, Pipelines, TaskRow], Awaitable[str]]) -> int:
     """Change each task, whatever becomes of the others, and return the exit code."""
     from noetl.cli.main import exit_code
-    from noetl.cli.task import find_task
+    from noetl.runtime.commands.task import find_task
 
     code = 0
-    async with opened(drive=False) as (runtime, pipelines):
+    async with opened(warn, drive=False) as (runtime, pipelines):
         for text in texts:
             try:
                 click.echo(await change(runtime, pipelines, await find_task(runtime, pipelines, text)))
@@ -230,7 +231,7 @@ async def _each(texts: tuple[str, ...], change: Callable[[Runtime, Pipelines, Ta
 
 
 async def _outbox(text: str | None, limit: int, *, rearm_all: bool) -> tuple[int, list[DeadRow]]:
-    async with opened(drive=False) as (runtime, pipelines):
+    async with opened(warn, drive=False) as (runtime, pipelines):
         box, scope, count = pipelines.engine.outbox, runtime.scope, 0
         if rearm_all:
             count = await box.rearm(scope)

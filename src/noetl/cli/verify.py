@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noetl.cli.engine_options import Engine, Source, engine_options, refuse_source
-from noetl.cli.execution import find_execution
 from noetl.errors import InputError
+from noetl.runtime.commands.execution import find_execution
 
 if TYPE_CHECKING:
     from noetl.replay.report import Difference, VerifyReport

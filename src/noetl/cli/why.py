@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.cli.execution import find_execution
-from noetl.errors import NoetlError
+from noetl.runtime.commands.execution import find_execution, plan_of
 
 if TYPE_CHECKING:
     from noetl.dispatch.why import Explanation
-    from noetl.model.stream import Scope
-    from noetl.plan.planned import Plan
-    from noetl.runtime.wiring import Runtime
 
 
 @click.command()
@@ -50,7 +46,7 @@ async def _why(execution: str, what: str | None) -> Explanation:
 
     async with open_runtime(load_settings()) as runtime:
         scope, execution_id = await find_execution(runtime, execution)
-        plan = await _plan(runtime, scope, execution_id)
+        plan = await plan_of(runtime, scope, execution_id)
         # A step may be called by a number; a playbook that has such a step means it.
         is_frame = what is not None and what.isdecimal() and (plan is None or what not in plan.steps)
         return await explain(
@@ -62,24 +58,6 @@ async def _why(execution: str, what: str | None) -> Explanation:
             step=None if is_frame else what,
             frame_id=int(what) if what is not None and is_frame else None,
         )
-
-
-async def _plan(runtime: Runtime, scope: Scope, execution_id: int) -> Plan | None:
-    """Return the playbook version the execution runs, if it can still be read: the answer is only richer with it."""
-    from noetl.catalog.playbooks import Catalog
-    from noetl.execute.tools.registry import known_kinds
-    from noetl.model.stream import execution_stream
-
-    kinds = tuple(sorted(known_kinds()))
-    catalog = Catalog(runtime.database, runtime.ledger, runtime.payloads, runtime.ids.mint, "why", kinds)
-    async for event in runtime.ledger.read(execution_stream(scope, execution_id)):
-        if event.catalog_id is None:
-            return None
-        try:
-            return await catalog.plan(scope, event.catalog_id)
-        except NoetlError:
-            return None
-    return None
 
 
 def _show(explanation: Explanation) -> None:

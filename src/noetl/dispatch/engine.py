@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from noetl.catalog.plans import Plans
 from noetl.catalog.playbooks import Catalog, Entry
 from noetl.dispatch.cascade import Cascade
 from noetl.dispatch.children import Children
@@ -72,7 +73,7 @@ class Engine:
         self._finishing: dict[tuple[Scope, int], set[asyncio.Future[State]]] = {}
         self._ledger = ledger
         self._drafting = Drafting(mint_many, producer)
-        self.catalog = Catalog(database, ledger, payloads, mint, producer, kinds, defaults)
+        self.catalog = Catalog(database, ledger, payloads, mint, producer, Plans(kinds, defaults))
         self.executions = Executions(
             ledger, payloads, self.catalog, self._drafting, mint, command_lease_seconds=command_lease_seconds,
             patience=patience, max_child_depth=max_child_depth,

@@ -124,6 +124,7 @@ class RemoteDispatch:
         self._patience = patience_seconds
         self._session: aiohttp.ClientSession | None = None
         self._playbooks: OrderedDict[str, Playbook] = OrderedDict()
+        self._reading = asyncio.Lock()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -234,14 +235,16 @@ class RemoteDispatch:
 
     async def playbook(self, catalog_id: str) -> Playbook:
         """Return a playbook version, read here from its source; versions never change, so they are kept."""
-        found = self._playbooks.get(catalog_id)
-        if found is None:
-            source = await self._sent(f"/api/catalog/{catalog_id}", None, _Source, method="GET")
-            found = self._playbooks[catalog_id] = parse(source.content, kinds=self._kinds).playbook
-            if len(self._playbooks) > _KEPT_PLAYBOOKS:
-                self._playbooks.popitem(last=False)
-        self._playbooks.move_to_end(catalog_id)
-        return found
+        # Slots that begin together ask for the same version: the first reads, the others wait for it.
+        async with self._reading:
+            found = self._playbooks.get(catalog_id)
+            if found is None:
+                source = await self._sent(f"/api/catalog/{catalog_id}", None, _Source, method="GET")
+                found = self._playbooks[catalog_id] = parse(source.content, kinds=self._kinds).playbook
+                if len(self._playbooks) > _KEPT_PLAYBOOKS:
+                    self._playbooks.popitem(last=False)
+            self._playbooks.move_to_end(catalog_id)
+            return found
 
     async def run_child(self, grant: CommandGrant, child: Child) -> ChildEnd:
         """Run a child execution to its end."""

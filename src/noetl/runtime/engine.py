@@ -8,6 +8,8 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
+from noetl.catalog.plans import Plans
+from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant
 from noetl.dispatch.port import Dispatch
@@ -42,6 +44,18 @@ RENEW_SECONDS = 30.0
 def producer_of(runtime: Runtime, role: str) -> str:
     """Return the locator of this process in a role."""
     return process_locator(runtime.settings.runtime, role)
+
+
+def catalog_of(runtime: Runtime, role: str, plans: Plans | None = None) -> Catalog:
+    """Return the playbooks of this process's database; with the `plans` of an engine nothing it knows is read again."""
+    return Catalog(
+        runtime.database,
+        runtime.ledger,
+        runtime.payloads,
+        runtime.ids.mint,
+        producer_of(runtime, role),
+        plans or Plans(known_kinds()),
+    )
 
 
 @asynccontextmanager

@@ -63,6 +63,14 @@ async def unwritten_facts(runtime: Runtime, writes: EventStream) -> Unwritten:
     return await _notes(runtime, writes).look_at_all()
 
 
+async def read_losses(runtime: Runtime, *, forget: bool = False) -> Losses:
+    """Return what is known by the stream of writes that the settings name, or without one by the records alone."""
+    if not mirrors(runtime.settings):
+        return await known_losses(runtime, None, forget=forget)
+    async with open_stream(runtime.settings, runtime.database, "writes") as writes:
+        return await known_losses(runtime, writes, forget=forget)
+
+
 async def known_losses(runtime: Runtime, writes: EventStream | None, *, forget: bool = False) -> Losses:
     """Return what is known on this node, looked at anew, and what was recorded by others; `forget` acknowledges all of it."""
     recorded = RecordedLosses(runtime.database)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import orjson
 
+from noetl.api.listening import bound
 from noetl.errors import Unavailable, Unsupported
-from noetl.runtime.listening import bound
 from noetl.runtime.processes import processes
 
 _ADDRESS = "127.0.0.1"

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from noetl.api.listening import is_loopback
 from noetl.errors import ConfigError, Unavailable
 from noetl.runtime.config import load_settings
 from noetl.runtime.config.schema import variable
 from noetl.runtime.filelock import try_exclusive
-from noetl.runtime.listening import is_loopback
 from noetl.runtime.nats_server import ANY_PORT, NatsServer, running_nats
 from noetl.runtime.settings import Settings
 

@@ -43,7 +43,7 @@ async def open_endpoint(
     # Imported here: a role that tells nothing needs no server.
     import uvicorn
 
-    from noetl.runtime.listening import QuietServer, bound, is_loopback, shown_url
+    from noetl.api.listening import QuietServer, bound, is_loopback, shown_url
 
     if not own.metrics_open and not is_loopback(own.metrics_host):
         raise ConfigError(

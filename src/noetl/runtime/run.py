@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,19 @@ class Watcher:
         """Rows of a loop were worked off."""
 
 
+@asynccontextmanager
+async def open_run(
+    settings: Settings, warn: Callable[[str], None] = _log.warning
+) -> AsyncIterator[tuple[Runtime, Engine]]:
+    """Connect what a run in this process needs, for the time of the block, whatever the write path."""
+    async with (
+        open_runtime(settings) as runtime,
+        open_write_path(runtime, "run", warn),
+        open_engine(runtime, "run") as engine,
+    ):
+        yield runtime, engine
+
+
 async def run_playbook(
     settings: Settings,
     source: Path | str,
@@ -69,11 +82,7 @@ async def run_playbook(
     project: bool = True,
 ) -> RunResult:
     """Register a file, or take a path of the catalog, run it and wait for its end."""
-    async with (
-        open_runtime(settings) as runtime,
-        open_write_path(runtime, "run"),
-        open_engine(runtime, "run") as engine,
-    ):
+    async with open_run(settings) as (runtime, engine):
         entry, warnings = await _entry(runtime, engine, source)
         return await run_entry(
             runtime,
@@ -113,13 +122,51 @@ async def run_entry(
 ) -> RunResult:
     """Run a registered playbook with a worker of this process."""
 
+    async def start() -> State:
+        return await engine.start(runtime.scope, entry, workload, requested_by="cli")
+
+    state, seconds, claims = await _to_the_end(runtime, engine, start, slots=slots, watcher=watcher, project=project)
+    return _result(engine, entry, state, seconds, claims, warnings)
+
+
+async def rerun_execution(
+    runtime: Runtime,
+    engine: Engine,
+    execution_id: int,
+    payload: dict[str, Any],
+    *,
+    from_step: str | None,
+    slots: int,
+    watcher: Watcher,
+) -> RunResult:
+    """Run an execution of the runtime's organization once more, whole or from a step on, with a worker of this process."""
+
+    async def start() -> State:
+        return await engine.rerun(runtime.scope, execution_id, from_step=from_step, payload=payload, requested_by="cli")
+
+    state, seconds, claims = await _to_the_end(runtime, engine, start, slots=slots, watcher=watcher)
+    entry = await engine.catalog.by_id(runtime.scope, state.catalog_id)
+    return _result(engine, entry, state, seconds, claims)
+
+
+async def _to_the_end(
+    runtime: Runtime,
+    engine: Engine,
+    start: Callable[[], Awaitable[State]],
+    *,
+    slots: int,
+    watcher: Watcher,
+    project: bool = True,
+) -> tuple[State, float, int]:
+    """Start an execution and wait for its end; return how it ended, how long it took and how often work was claimed."""
+
     def on_rows(grant: CommandGrant, done: int, failed: int) -> None:
         watcher.rows(grant.step, done, failed)
 
     dispatch = engine.dispatch(runtime.scope)
     async with open_worker(runtime, dispatch, slots=slots, on_rows=on_rows) as worker:
         began = time.monotonic()
-        state = await engine.start(runtime.scope, entry, workload, requested_by="cli")
+        state = await start()
         watcher.started(runtime, engine, state)
         async with cancelled_if_interrupted(engine, runtime.scope, state.execution_id):
             state = await engine.finished(runtime.scope, state.execution_id)
@@ -128,24 +175,34 @@ async def run_entry(
         await engine.children.settled()
     if project:
         await catch_up(runtime)
-    found = state.results.get(state.result_step or "")
-    result = None if found is None else found.data
-    if found is not None and found.ref is not None and result is None:
-        result = {"_ref": msgspec.to_builtins(found.ref), **found.selected}
+    return state, seconds, worker.claims
+
+
+def _result(
+    engine: Engine, entry: Entry, state: State, seconds: float, claims: int, warnings: tuple[str, ...] = ()
+) -> RunResult:
     return RunResult(
         execution_id=state.execution_id,
         path=entry.path,
         version=entry.version,
         status=state.status,
         seconds=seconds,
-        result=result,
+        result=result_of(state),
         error=state.error,
         swallowed=state.swallowed,
         workload=state.workload,
-        claims=worker.claims,
+        claims=claims,
         frames=engine.frames.minted,
         warnings=warnings,
     )
+
+
+def result_of(state: State) -> Any:
+    """Return what an execution came to: data, or where they lie."""
+    found = state.results.get(state.result_step or "")
+    if found is None or found.data is not None or found.ref is None:
+        return None if found is None else found.data
+    return {"_ref": msgspec.to_builtins(found.ref), **found.selected}
 
 
 @asynccontextmanager

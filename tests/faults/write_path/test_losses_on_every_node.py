@@ -16,9 +16,9 @@ from tests.faults.write_path.test_database_away import environment
 from tests.faults.write_path.test_left_in_the_stream import run
 from tests.faults.write_path.test_stream_losses import tokens_of
 
-from noetl.cli.server import open_server
 from noetl.runtime import losses
 from noetl.runtime.losses import journal_directory, known_losses, telling_losses
+from noetl.runtime.roles.server import open_server
 from noetl.runtime.service import Stopping
 from noetl.runtime.settings import Settings
 from noetl.runtime.streams import open_stream
@@ -76,7 +76,7 @@ async def test_what_one_node_finds_lost_is_told_on_every_node_until_one_acknowle
     async with (
         open_runtime(here) as runtime,
         open_write_path(runtime, "tests", lost=counts.append),
-        open_server(there, Stopping(), port=0, said=lambda _: None) as serving,
+        open_server(there, Stopping(), lambda _: None, port=0) as serving,
         aiohttp.ClientSession(serving.url) as http,
     ):
         assert counts[-1] == LOST

@@ -25,11 +25,11 @@ from tests.faults.write_path.ground import (
 )
 from tests.faults.write_path.test_left_in_the_stream import run
 
-from noetl.cli.server import open_server
 from noetl.errors import NoetlError
 from noetl.ledger.write_path_change import WritePathChange
 from noetl.runtime import losses
 from noetl.runtime.relay import relaying
+from noetl.runtime.roles.server import open_server
 from noetl.runtime.service import Stopping
 from noetl.runtime.streams import open_stream
 from noetl.runtime.wiring import open_runtime
@@ -273,7 +273,7 @@ async def test_a_server_whose_stream_is_wiped_tells_exactly_what_is_gone(
     """INV-126."""
     settings = settings_of(owner_url, tmp_path, nats_url, stream_prefix)
     async with (
-        open_server(settings, Stopping(), port=0, said=lambda _: None) as serving,
+        open_server(settings, Stopping(), lambda _: None, port=0) as serving,
         aiohttp.ClientSession(serving.url) as http,
         open_stream(settings, serving.runtime.database, "writes") as writes,
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -190,3 +191,11 @@ async def test_a_worker_with_its_token_gets_work(guarded: Server, bearers: dict[
         assert (await remote.playbook(grant.catalog_id)).path == "tests/two"
     finally:
         await remote.close()
+
+
+async def test_slots_that_ask_for_a_playbook_at_the_same_time_read_it_once(
+    server: Server, remote: RemoteDispatch
+) -> None:
+    registered = await server.register(TWO_STEPS)
+    found = await asyncio.gather(*(remote.playbook(registered["catalog_id"]) for _ in range(8)))
+    assert {id(playbook) for playbook in found} == {id(found[0])}

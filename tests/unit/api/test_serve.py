@@ -9,9 +9,9 @@ import pytest
 from tests.unit.api.serving import TWO_STEPS, Server
 
 from noetl.api.app import make_app
+from noetl.api.listening import is_loopback
 from noetl.api.serve import serve
 from noetl.errors import ConfigError, Unavailable
-from noetl.runtime.listening import is_loopback
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,28 @@
-"""The node broker as a role: opened on its socket, served by a thread, closed with the role."""
+"""The role `node-broker`: keeps tables in anonymous memory for the processes of a node."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from noetl.errors import ConfigError, Unsupported
 from noetl.payloads.broker import Broker
 from noetl.payloads.memfd import is_available
+from noetl.runtime.config import load_settings
 from noetl.runtime.fabric import MIB, broker_socket
-from noetl.runtime.service import Stopping, ended_early
+from noetl.runtime.service import Stopping, ended_early, run_role
 from noetl.runtime.settings import Settings
 
 
+def run_node_broker(tell: Callable[[str], None]) -> int:
+    """Hand out memory on the node's socket until a signal ends the process."""
+    settings = load_settings()
+    return run_role(lambda stopping: _running(settings, stopping, tell), tell)
+
+
 @asynccontextmanager
-async def open_broker(settings: Settings, stopping: Stopping) -> AsyncIterator[Path]:
-    """Serve the node's socket for the time of the block."""
+async def _running(settings: Settings, stopping: Stopping, tell: Callable[[str], None]) -> AsyncIterator[None]:
     if not is_available():
         raise Unsupported("this system has no anonymous memory to hand out", hint="set tier_15_carrier to posix")
     path = broker_socket(settings)
@@ -30,7 +35,8 @@ async def open_broker(settings: Settings, stopping: Stopping) -> AsyncIterator[P
     serving = asyncio.create_task(asyncio.to_thread(broker.serve), name="noetl-node-broker")
     ended_early(serving, stopping, "the node broker")
     try:
-        yield path
+        tell(f"listening on {path}")
+        yield
     finally:
         broker.stop()
         await serving

@@ -1,4 +1,4 @@
-"""What the dataset commands open: settings go in, a reader of datasets, the lake's files and a mark come out."""
+"""What commands that read datasets open: a reader of datasets, of their lineage and of the lake's files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from noetl.model.mark import Mark
+    from noetl.pipelines.explaining import Explaining
     from noetl.pipelines.lake_files import LakeFiles
+    from noetl.pipelines.lineage_reading import LineageReader
     from noetl.pipelines.reading import DatasetReader, Seen
     from noetl.query.readers import Readers
     from noetl.runtime.wiring import Runtime
@@ -46,6 +48,20 @@ class Opened:
         from noetl.runtime.pipelines import lake_of
 
         return LakeFiles(lake_of(self.runtime.settings))
+
+    def explaining(self) -> Explaining:
+        """Return what tells which inputs rows were made of."""
+        from noetl.pipelines.explaining import Explaining
+
+        own = self.runtime
+        return Explaining(own.scope, own.database, own.payloads, own.history, self.files())
+
+    def lineage(self) -> LineageReader:
+        """Return what reads which datasets were made of which."""
+        from noetl.pipelines.lineage_reading import LineageReader
+
+        own = self.runtime
+        return LineageReader(own.scope, own.database, own.payloads, own.history)
 
 
 @asynccontextmanager

@@ -1,22 +1,49 @@
-"""Runs a schedule in this process, with all that is needed to do what it starts."""
+"""What `noetl schedule` opens: schedules, and for a run by hand all that is needed to do what it starts."""
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from noetl.dispatch.engine import Engine
+    from noetl.model.stream import Scope
     from noetl.pipelines.pipelines import Pipelines
+    from noetl.playbook.model import Playbook
     from noetl.runtime.wiring import Runtime
+    from noetl.schedule.by_hand import Schedules
     from noetl.schedule.held import Held
     from noetl.schedule.rows import SlotRow
 
+_ROLE: Final = "cli"
 
-async def run_here(name: str, *, platform: bool, detach: bool) -> tuple[SlotRow, str | None]:
+
+@asynccontextmanager
+async def opened(*, platform: bool = False) -> AsyncIterator[tuple[Runtime, Schedules, Scope]]:
+    """Give schedules, and whose are meant: those of the organization the settings name, or of the platform."""
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.schedules import schedules_of
+    from noetl.runtime.wiring import open_runtime
+    from noetl.schedule.spec import PLATFORM
+
+    async with open_runtime(load_settings()) as runtime:
+        yield runtime, schedules_of(runtime, _ROLE), PLATFORM if platform else runtime.scope
+
+
+async def playbook_of(runtime: Runtime, scope: Scope, path: str, version: int | None) -> Playbook:
+    """Return a registered playbook, its newest version unless one is named."""
+    from noetl.runtime.engine import catalog_of
+
+    catalog = catalog_of(runtime, _ROLE)
+    entry = await catalog.get(scope, path, version)
+    return (await catalog.plan(scope, entry.catalog_id)).playbook
+
+
+async def run_now(
+    name: str, warn: Callable[[str], None], *, platform: bool, detach: bool
+) -> tuple[SlotRow, str | None]:
     """Run a schedule now; return its slot, and how what it started ended: None if it started nothing."""
-    from noetl.cli.schedule import BY
-    from noetl.cli.telling import warn
     from noetl.runtime.config import load_settings
     from noetl.runtime.engine import open_engine, open_worker
     from noetl.runtime.pipelines import open_pipelines, open_task_worker
@@ -29,9 +56,9 @@ async def run_here(name: str, *, platform: bool, detach: bool) -> tuple[SlotRow,
 
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(open_runtime(load_settings()))
-        await stack.enter_async_context(open_write_path(runtime, BY, warn))
-        engine = await stack.enter_async_context(open_engine(runtime, BY))
-        pipelines = await stack.enter_async_context(open_pipelines(runtime, BY, drive=not detach))
+        await stack.enter_async_context(open_write_path(runtime, _ROLE, warn))
+        engine = await stack.enter_async_context(open_engine(runtime, _ROLE))
+        pipelines = await stack.enter_async_context(open_pipelines(runtime, _ROLE, drive=not detach))
         jobs = platform_jobs(runtime, pipelines)
         scheduler = await stack.enter_async_context(open_slots(runtime, pipelines, engine, jobs))
         if platform:

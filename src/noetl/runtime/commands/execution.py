@@ -1,13 +1,18 @@
-"""Which execution is meant: what a person writes goes in, an organization and an execution id come out."""
+"""What commands for executions open, and which execution is meant: what a person writes goes in, its id comes out."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from noetl.errors import InputError, NotFound
+from noetl.errors import InputError, NoetlError, NotFound
 
 if TYPE_CHECKING:
+    from noetl.dispatch.engine import Engine
+    from noetl.dispatch.so_far import StageSoFar
     from noetl.model.stream import Scope
+    from noetl.plan.planned import Plan
     from noetl.runtime.wiring import Runtime
 
 # The newest execution by id that no other one started; ids below the bound are the organizations' own and name no run.
@@ -21,6 +26,17 @@ AND (NOT $2::boolean OR EXISTS (
     SELECT FROM noetl.event AS e WHERE e.execution_id = s.execution_id AND e.event_type = 'command.issued'))
 ORDER BY s.execution_id DESC LIMIT 1
 """
+
+
+@asynccontextmanager
+async def deciding(role: str) -> AsyncIterator[tuple[Runtime, Engine]]:
+    """Give an engine on the configured database for the time of the block."""
+    from noetl.runtime.config import load_settings
+    from noetl.runtime.engine import open_engine
+    from noetl.runtime.wiring import open_runtime
+
+    async with open_runtime(load_settings()) as runtime, open_engine(runtime, role) as engine:
+        yield runtime, engine
 
 
 async def find_execution(runtime: Runtime, text: str, *, with_commands: bool = False) -> tuple[Scope, int]:
@@ -60,3 +76,27 @@ async def must_exist(runtime: Runtime, scope: Scope, execution_id: int) -> None:
         f"there is no execution {execution_id} in {scope.tenant_id}/{scope.organization_id}",
         hint="`noetl events last` shows the newest one",
     )
+
+
+async def plan_of(runtime: Runtime, scope: Scope, execution_id: int) -> Plan | None:
+    """Return the plan of the playbook version that an execution runs; None if there is none, or it cannot be read."""
+    from noetl.model.stream import execution_stream
+    from noetl.runtime.engine import catalog_of
+
+    async for event in runtime.ledger.read(execution_stream(scope, execution_id)):
+        if event.catalog_id is None:
+            return None
+        try:
+            return await catalog_of(runtime, "why").plan(scope, event.catalog_id)
+        except NoetlError:
+            return None
+    return None
+
+
+async def loops_so_far(runtime: Runtime, scope: Scope, execution_id: int) -> list[StageSoFar]:
+    """Return how far the loops of an execution are, as quick hints tell it where there are any."""
+    from noetl.dispatch.so_far import LoopsSoFar
+    from noetl.runtime.hints import open_hints
+
+    async with open_hints(runtime.settings) as hints:
+        return await LoopsSoFar(runtime.database, hints).of(scope, execution_id)
