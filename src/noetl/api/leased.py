@@ -15,11 +15,12 @@ from uuid import UUID
 
 import orjson
 
-from noetl.api.services import Services
 from noetl.api.wire import Attempt, Body, Id, Name
+from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant, FrameGrant, LeaseRef
 from noetl.dispatch.handing import grant_of
 from noetl.errors import Conflict, LeaseLost, NotFound
+from noetl.ledger.database import Database
 from noetl.model.ids import parse_id
 from noetl.model.stream import Scope
 
@@ -96,9 +97,9 @@ class FrameLease(Body, frozen=True, kw_only=True):
 class Leased:
     """Remembers the grants this server gave out; any other server can find them in the rows of open work."""
 
-    def __init__(self, services: Services) -> None:
-        self._engine = services.engine
-        self._database = services.worker_database
+    def __init__(self, engine: Engine, database: Database) -> None:
+        self._engine = engine
+        self._database = database
         self._grants: OrderedDict[tuple[Scope, LeaseRef], CommandGrant | FrameGrant] = OrderedDict()
         self._answers: OrderedDict[Hashable, asyncio.Task[Any]] = OrderedDict()
 

@@ -84,7 +84,6 @@ async def open_server(
 ) -> AsyncIterator[Serving]:
     """Serve for the time of the block; at its end the worker finishes first, then requests, then everything else."""
     from noetl import __version__
-    from noetl.api.app import make_app
     from noetl.api.serve import serve
     from noetl.runtime.background import open_background
     from noetl.runtime.curated import open_curated
@@ -127,7 +126,7 @@ async def open_server(
         )
         listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         serving = asyncio.get_running_loop().create_task(
-            serve(make_app(services), address, number, auth_configured=configured, ready=listening.set_result)
+            serve(services, address, number, auth_configured=configured, ready=listening.set_result)
         )
         stack.push_async_callback(_ended, serving)
         await asyncio.wait((serving, listening), return_when=asyncio.FIRST_COMPLETED)
@@ -191,7 +190,8 @@ def _services(
     auth_required: bool | None,
 ) -> Services:
     from noetl import __version__
-    from noetl.api.services import HookLimits, Services
+    from noetl.api.hook_gate import HookLimits
+    from noetl.api.services import Services
     from noetl.catalog.playbooks import Catalog
     from noetl.credentials.tokens import ApiTokens
     from noetl.credentials.worker_secret import make_worker_secret

@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from noetl.api.endpoint import READERS, WRITERS, Answer, Call, Routes
-from noetl.api.routes.commands import leased
 from noetl.api.routes.dag_views import (
     BundleRequest,
     CutoverAnswer,
@@ -89,7 +88,9 @@ async def deploy_dag(call: Call, body: BundleRequest) -> Answer | DeployAnswer:
             warnings=[str(warning) for warning in bundle.warnings],
         )
 
-    digest, answer = await deploy() if key is None else await leased(call).once(("deploy", call.scope, key), deploy)
+    digest, answer = (
+        await deploy() if key is None else await call.services.leased.once(("deploy", call.scope, key), deploy)
+    )
     if digest != bundle.digest:
         raise KeyReused(
             f"the key {key!r} stands for the deploy of other files, as version {answer.dag_version_id} of {answer.dag}",

@@ -96,7 +96,7 @@ async def _start(call: Call, request: ExecuteRequest, key: str | None) -> Starte
     entry = await _entry(call, request)
     parent = None if request.parent_execution_id is None else parse_id(request.parent_execution_id)
     if parent is not None:
-        await call.request.app.state.reading.seen(call.scope, parent)
+        await call.services.reading.seen(call.scope, parent)
     state = await call.services.engine.start(
         call.scope, entry, payload, requested_by=call.caller.name, key=key, parent_execution_id=parent
     )

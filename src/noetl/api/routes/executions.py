@@ -53,7 +53,7 @@ async def list_all_executions(call: Call, query: ListQuery) -> ListedPage:
 @routes.get("/api/executions/{execution_id}", READERS)
 async def get_execution(call: Call, execution_id: int, query: WaitQuery) -> ExecutionView:
     """Return an execution; with `wait`, when it has ended or the time is over."""
-    seen = await call.request.app.state.reading.ended(
+    seen = await call.services.reading.ended(
         call.scope, execution_id, call.services.engine.ended, query.wait, call.services.stopping
     )
     return _view(seen)
@@ -154,8 +154,7 @@ async def _check_same(call: Call, state: State, execution_id: int, body: RerunRe
 
 
 async def _seen(call: Call, execution_id: int) -> Seen:
-    seen: Seen = await call.request.app.state.reading.seen(call.scope, execution_id)
-    return seen
+    return await call.services.reading.seen(call.scope, execution_id)
 
 
 def _token(seen: Seen) -> str:

@@ -8,7 +8,6 @@ import orjson
 
 from noetl.api.endpoint import READERS, WORKERS, Call, Routes
 from noetl.api.leased import CommandLease, StageNotOpen
-from noetl.api.routes.commands import leased
 from noetl.api.routes.stage_frames import ended_frames
 from noetl.api.routes.stage_views import (
     CtxAnswer,
@@ -55,10 +54,10 @@ async def claim_frames(call: Call, stage_id: int, body: FrameClaimRequest) -> Fr
             frame = await dispatch.next_frame(grant, body.worker_id)
             if frame is None:
                 break
-            leased(call).keep(call.scope, frame)
+            call.services.leased.keep(call.scope, frame)
             frames.append(frame)
     except LeaseLost:
-        raise await leased(call).lost(call.scope, body.lease.ref()) from None
+        raise await call.services.leased.lost(call.scope, body.lease.ref()) from None
     except Conflict as problem:
         raise StageNotOpen(problem.message) from None
     return FrameClaimAnswer(frames=frames)
@@ -75,15 +74,15 @@ async def dispatch_rows(call: Call, stage_id: int, body: RowsRequest) -> FrameAn
         try:
             frame = await rows.dispatch_rows(grant, body.worker_id, body.rows, body.row_count)
         except LeaseLost:
-            raise await leased(call).lost(call.scope, ref) from None
+            raise await call.services.leased.lost(call.scope, ref) from None
         except Conflict as problem:
             raise StageNotOpen(problem.message) from None
-        leased(call).keep(call.scope, frame)
+        call.services.leased.keep(call.scope, frame)
         return FrameAnswer(frame=frame)
 
     if call.key is None:
         return await dispatch()
-    answer: FrameAnswer = await leased(call).once(("rows", call.scope, ref, call.key), dispatch)
+    answer: FrameAnswer = await call.services.leased.once(("rows", call.scope, ref, call.key), dispatch)
     return answer
 
 
@@ -126,7 +125,7 @@ async def list_frames(call: Call, stage_id: int, query: FramesQuery) -> FramesPa
 
 
 async def _slot(call: Call, stage_id: int, lease: CommandLease) -> CommandGrant:
-    grant = await leased(call).command(call.scope, lease.ref())
+    grant = await call.services.leased.command(call.scope, lease.ref())
     if grant.loop is None or grant.loop.stage_id != stage_id:
         raise StageNotOpen(
             f"command {grant.command_id} of execution {grant.execution_id} does not work on stage {stage_id}"

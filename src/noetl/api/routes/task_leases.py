@@ -13,7 +13,6 @@ import msgspec
 
 from noetl.api.endpoint import WORKERS, Answer, Call, Routes
 from noetl.api.problems import MEDIA_TYPE, described
-from noetl.api.routes.commands import leased
 from noetl.api.routes.dags import pipelines_of
 from noetl.api.routes.task_views import (
     MovedPart,
@@ -123,7 +122,7 @@ async def _ended(call: Call, lease: TaskLease, work: Callable[[TaskGrant], Await
                 raise
             return TaskEndAnswer(status=status)
 
-    answer: TaskEndAnswer = await leased(call).once(("task", call.scope, lease), end)
+    answer: TaskEndAnswer = await call.services.leased.once(("task", call.scope, lease), end)
     return answer
 
 

@@ -31,14 +31,14 @@ class Variable(View, frozen=True, kw_only=True):
 @routes.get("/api/vars/{execution_id}", READERS)
 async def get_variables(call: Call, execution_id: int) -> Variables:
     """Return the values that steps of an execution have set."""
-    seen = await call.request.app.state.reading.seen(call.scope, execution_id)
+    seen = await call.services.reading.seen(call.scope, execution_id)
     return Variables(execution_id=str(execution_id), ctx=seen.state.ctx, as_of_position=seen.position)
 
 
 @routes.get("/api/vars/{execution_id}/{name}", READERS)
 async def get_variable(call: Call, execution_id: int, name: str) -> Variable:
     """Return one of the values."""
-    seen = await call.request.app.state.reading.seen(call.scope, execution_id)
+    seen = await call.services.reading.seen(call.scope, execution_id)
     if name not in seen.state.ctx:
         raise NotFound(f"execution {execution_id} has set no {name!r}")
     return Variable(execution_id=str(execution_id), name=name, value=seen.state.ctx[name], as_of_position=seen.position)
