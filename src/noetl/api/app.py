@@ -132,7 +132,7 @@ def _response(endpoint: Endpoint, value: Any) -> Response:
     headers = {"Cache-Control": "no-store", **answer.headers}
     if answer.value is None:
         return Response(status_code=204, headers=headers)
-    return Response(wire.encode(answer.value), answer.status, headers, "application/json")
+    return Response(wire.encode(answer.value, endpoint.answer), answer.status, headers, "application/json")
 
 
 def _plain(request: Request, problem: Exception) -> Response:

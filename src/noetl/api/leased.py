@@ -10,10 +10,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Hashable
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import orjson
+from msgspec import Meta
 
 from noetl.api.wire import Attempt, Body, Id, Name
 from noetl.dispatch.engine import Engine
@@ -23,6 +24,7 @@ from noetl.errors import Conflict, LeaseLost, NotFound
 from noetl.ledger.database import Database
 from noetl.model.ids import parse_id
 from noetl.model.stream import Scope
+from noetl.model.task import TaskLease
 
 KEPT_GRANTS = 10_000
 KEPT_ANSWERS = 500
@@ -92,6 +94,19 @@ class FrameLease(Body, frozen=True, kw_only=True):
     def ref(self, frame_id: int) -> LeaseRef:
         """Return it as the engine knows it."""
         return LeaseRef("frame", parse_id(self.execution_id), str(frame_id), self.attempt, str(self.token))
+
+
+class TaskProof(Body, frozen=True, kw_only=True):
+    """The proof that a worker holds a task: the lease as it was granted."""
+
+    task_id: UUID
+    attempt: Attempt
+    token: UUID
+    seconds: Annotated[float, Meta(ge=0, le=1e9)]
+
+    def lease(self) -> TaskLease:
+        """Return it as the engine knows it."""
+        return TaskLease(task_id=str(self.task_id), attempt=self.attempt, token=str(self.token), seconds=self.seconds)
 
 
 class Leased:

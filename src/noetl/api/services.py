@@ -119,6 +119,10 @@ class Services:
     openapi: bytes = b""
     """The description of all routes; the application that has them puts it here."""
 
+    def mint_several(self, count: int) -> list[int]:
+        """Return new ids."""
+        return [self.mint() for _ in range(count)]
+
     @cached_property
     def leased(self) -> Leased:
         """The leases that this server gave to remote workers."""

@@ -1,19 +1,27 @@
-"""Values to JSON and back. Ids are integers in code and decimal text in JSON, whose numbers are exact to 53 bits only."""
+"""Values to JSON and back.
+
+An answer is told as the type that its route declares: of a struct the fields that the type has, whatever else the value
+knows, with ids (`Id64`) as decimal text and times as RFC 3339.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from noetl.errors import InputError
-from noetl.model.event import ID_FIELDS, time_text
+from noetl.model.event import time_text
+from noetl.model.ids import ID_PATTERN, Id64
 
 T = TypeVar("T")
+V = TypeVar("V", bound=msgspec.Struct)
 
-ID_PATTERN = "^[1-9][0-9]{0,18}$"
 Id = Annotated[str, Meta(pattern=ID_PATTERN, description="A 64-bit id as decimal text.")]
 NO_NUL = r"^[^\x00]*$"
 """PostgreSQL's text cannot hold a NUL character, and no caller means one."""
@@ -24,9 +32,6 @@ ReadTokenText = Annotated[
 ]
 Attempt = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
-TEXT_IDS = ID_FIELDS | {"issued_event_id", "child_execution_id", "rerun_of"}
-"""Fields that hold ids; the schemas of the API say so too."""
-
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a caller sends: a field nobody knows is refused, since it is probably misspelt."""
@@ -36,27 +41,69 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller gets."""
 
 
-def encode(value: Any) -> bytes:
-    """Return a value as JSON."""
-    return msgspec.json.encode(plain(value))
+def always_told(kind: type[V]) -> type[V]:
+    """Return a struct without the defaults that it has in code: an answer tells every field."""
+    fields = [(one.name, one.type, msgspec.field(name=one.encode_name)) for one in msgspec.structs.fields(kind)]
+    return msgspec.defstruct(kind.__name__, fields, frozen=True, kw_only=True)  # type: ignore[return-value]
 
 
-def plain(value: Any) -> Any:
-    """Return a value with the ids of its structs as text and times as RFC 3339; free data stay as they are."""
+def combined(kind: type[V], *sources: object, **own: Any) -> V:
+    """Make an answer of several values: each field is given, or comes from the first value that has one of its name."""
+    for name in kind.__struct_fields__:
+        if name not in own:
+            holder = next((one for one in sources if hasattr(one, name)), None)
+            if holder is not None:
+                own[name] = getattr(holder, name)
+    return kind(**own)
+
+
+def encode(value: Any, kind: Any = Any) -> bytes:
+    """Return a value as the JSON of a declared type."""
+    return msgspec.json.encode(_teller(kind)(value))
+
+
+@cache
+def _teller(kind: Any) -> Callable[[Any], Any]:
+    """Return what makes plain data of a value of a type; a value that is something else is told as what it is."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind == Id64:
+        return str
+    if origin is Annotated:
+        return _teller(inner[0])
+    if origin in (Union, UnionType):
+        options = [option for option in inner if option is not NoneType]
+        given = _teller(options[0]) if len(options) == 1 else _told
+        return lambda value: None if value is None else given(value)
+    if origin in (list, Sequence) or (origin is tuple and inner[1:] == (...,)):
+        item = _teller(inner[0])
+        return lambda value: [item(one) for one in value]
+    if origin is dict:
+        entry = _teller(inner[1])
+        return lambda value: {name: entry(one) for name, one in value.items()}
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return lambda value: _told(value, kind)
+    return _told
+
+
+def _told(value: Any, kind: type = msgspec.Struct) -> Any:
     if isinstance(value, msgspec.Struct):
-        names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
-        return {shown: _field(name, getattr(value, name)) for name, shown in names}
+        fields = _fields(kind if isinstance(value, kind) and kind is not msgspec.Struct else type(value))
+        return {shown: tell(getattr(value, name)) for name, shown, tell in fields}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [_told(item) for item in value]
     if isinstance(value, dict):
-        return {name: plain(item) for name, item in value.items()}
+        return {name: _told(item) for name, item in value.items()}
     if isinstance(value, datetime):
         return time_text(value)
     return value
 
 
-def _field(name: str, value: Any) -> Any:
-    return str(value) if name in TEXT_IDS and isinstance(value, int) else plain(value)
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
+    """Return the fields of a struct: their names in code and in JSON, and what tells their values."""
+    hints = get_type_hints(kind, include_extras=True)
+    names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
+    return tuple((name, shown, _teller(hints[name])) for name, shown in names)
 
 
 def decode(kind: type[T], data: bytes) -> T:

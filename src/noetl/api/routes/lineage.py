@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Meta
 
 from noetl.api.endpoint import READERS, Call, Routes
-from noetl.api.routes.dags import pipelines_of
 from noetl.api.routes.query import asker_of
 from noetl.api.wire import NO_NUL, Body, Name, View
 from noetl.errors import NotFound
@@ -70,7 +69,7 @@ class ExplainView(View, frozen=True, kw_only=True):
 @routes.get("/api/lineage/{dataset}", READERS)
 async def get_lineage(call: Call, dataset: str, query: LineageQuery) -> LineageView:
     """Return what a dataset, or one of its columns (`dataset.column`), is made of, or what is made of it."""
-    pipelines_of(call)
+    call.pipelines()
     services = call.services
     reader = LineageReader(call.scope, services.database, services.payloads, services.history)
     mark = await _mark(call, query.as_of)
@@ -85,7 +84,7 @@ async def get_lineage(call: Call, dataset: str, query: LineageQuery) -> LineageV
 @routes.get("/api/datasets/{name}/explain", READERS)
 async def explain_rows(call: Call, name: str, query: ExplainQuery) -> ExplainView:
     """Tell where rows of a dataset come from: commit, task, code, inputs, and what caused it."""
-    pipelines_of(call)
+    call.pipelines()
     services = call.services
     if services.lake is None:
         raise NotFound("this server does not reach the files of datasets", hint="configure its lake")

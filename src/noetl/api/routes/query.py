@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
@@ -12,10 +11,11 @@ from starlette.responses import Response
 from noetl.api import wire
 from noetl.api.endpoint import ADMINS, READERS, Call, Routes
 from noetl.api.problems import TooMany
-from noetl.api.wire import Body, Name, View
+from noetl.api.wire import Body, Name, View, combined
 from noetl.errors import InputError, NotFound
 from noetl.model.catalogue.queries import QueriedDataset
 from noetl.query.access import Asker
+from noetl.query.audit import PublicQuery
 from noetl.query.queries import Queries
 from noetl.query.question import Answer, Question
 from noetl.query.refused import QueriesBusy
@@ -62,23 +62,10 @@ class QueryView(View, frozen=True, kw_only=True):
     milliseconds: float
 
 
-class AskedView(View, frozen=True, kw_only=True):
+class AskedView(PublicQuery, frozen=True, kw_only=True):
     """A query of the past; its text is not kept, only its SHA-256."""
 
-    query_id: str
-    outcome: str
-    code: str | None
-    asked_by: str
-    token_id: str | None
-    user_id: str | None
-    engine: str
-    sql_sha256: str
     as_of: str | None
-    datasets: list[QueriedDataset]
-    rows: int | None
-    bytes: int | None
-    milliseconds: float
-    asked_at: datetime
 
 
 class AskedPage(View, frozen=True, kw_only=True):
@@ -125,25 +112,7 @@ async def list_queries(call: Call, query: AskedQuery) -> AskedPage:
         call.scope, before=before, outcome=query.outcome, dataset=query.dataset, limit=query.limit + 1
     )
     page = found[: query.limit]
-    views = [
-        AskedView(
-            query_id=one.query_id,
-            outcome=one.outcome,
-            code=one.code,
-            asked_by=one.asked_by,
-            token_id=one.token_id,
-            user_id=one.user_id,
-            engine=one.engine,
-            sql_sha256=one.sql_sha256,
-            as_of=one.mark,
-            datasets=list(one.datasets),
-            rows=one.rows,
-            bytes=one.bytes,
-            milliseconds=one.milliseconds,
-            asked_at=one.asked_at,
-        )
-        for one in page
-    ]
+    views = [combined(AskedView, one, as_of=one.mark) for one in page]
     return AskedPage(queries=views, next_cursor=page[-1].query_id if len(found) > len(page) else None)
 
 

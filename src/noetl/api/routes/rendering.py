@@ -54,7 +54,7 @@ async def render_template(call: Call, body: RenderRequest) -> Rendered:
         job={"uuid": body.execution_id, "execution_id": body.execution_id},
     )
     rendered = recorded(compiled.render({**names, **body.names}), _WHERE)
-    return Rendered(execution_id=body.execution_id, rendered=rendered, as_of_position=seen.position)
+    return Rendered(execution_id=body.execution_id, rendered=rendered, as_of_position=seen.as_of_position)
 
 
 async def _view(call: Call, result: Result) -> dict[str, Any]:
