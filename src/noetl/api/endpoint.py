@@ -106,7 +106,7 @@ class Endpoint:
     query: Any
     body: Any
     answer: Any
-    """The type of what it answers with, as it is told and described."""
+    """The type of what it answers with: what is encoded, and described in OpenAPI."""
     status: int
     keyed: bool
     """Whether it heeds an Idempotency-Key."""

@@ -125,10 +125,9 @@ def _with_text_ids(schema: Any) -> Any:
         return [_with_text_ids(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    told = {name: _with_text_ids(one) for name, one in schema.items()}
-    if told.get("type") != "integer" or "pattern" not in told:
-        return told
-    return _ID | {name: one for name, one in told.items() if name not in _ID}
+    if schema.get("type") == "integer" and "pattern" in schema:
+        return _ID | {name: value for name, value in schema.items() if name not in _ID}
+    return {name: _with_text_ids(one) for name, one in schema.items()}
 
 
 def _without_null(given: dict[str, Any]) -> dict[str, Any]:

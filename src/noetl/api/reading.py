@@ -73,7 +73,7 @@ class ExecutionView(ExecutionStatus, frozen=True, kw_only=True):
     result_ref: PayloadRef | None
 
 
-Told = TypeVar("Told", bound=ExecutionStatus)
+Shown = TypeVar("Shown", bound=ExecutionStatus)
 
 
 class Reading:
@@ -117,8 +117,8 @@ class Reading:
             await signal.wait(number, min(left, 1.0))
 
 
-def told(kind: type[Told], seen: Seen, **own: Any) -> Told:
-    """Return how an execution is, with what else an answer has."""
+def answer_of(kind: type[Shown], seen: Seen, **own: Any) -> Shown:
+    """Return how an execution is, with the further fields of an answer."""
     return combined(kind, seen, seen.state, swallowed_errors=seen.state.swallowed, **own)
 
 
@@ -126,7 +126,7 @@ def view_of(seen: Seen) -> ExecutionView:
     """Return an execution with what it works on and what came of it."""
     state = seen.state
     result = state.results.get(state.result_step or "")
-    return told(
+    return answer_of(
         ExecutionView,
         seen,
         playbook_digest=state.digest,

@@ -1,7 +1,7 @@
 """Values to JSON and back.
 
-An answer is told as the type that its route declares: of a struct the fields that the type has, whatever else the value
-knows, with ids (`Id64`) as decimal text and times as RFC 3339.
+An answer is encoded as the type that its route declares: a struct with the fields of that type alone, whatever else the
+value has, ids (`Id64`) as decimal text, times as RFC 3339.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ Text = Annotated[str, Meta(max_length=10_000, pattern=NO_NUL)]
 ReadTokenText = Annotated[
     str, Meta(description="Sent as `Noetl-Read-Token` with a read, it makes that read wait until it sees this write.")
 ]
+Point = Annotated[str, Meta(min_length=1, max_length=17_000, pattern=NO_NUL)]
+"""A mark, a time or an event id."""
+Version = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Attempt = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
@@ -41,8 +44,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller gets."""
 
 
-def always_told(kind: type[V]) -> type[V]:
-    """Return a struct without the defaults that it has in code: an answer tells every field."""
+def without_defaults(kind: type[V]) -> type[V]:
+    """Return a struct whose fields are all required: an answer leaves none out, whatever defaults they have in code."""
     fields = [(one.name, one.type, msgspec.field(name=one.encode_name)) for one in msgspec.structs.fields(kind)]
     return msgspec.defstruct(kind.__name__, fields, frozen=True, kw_only=True)  # type: ignore[return-value]
 
@@ -59,40 +62,40 @@ def combined(kind: type[V], *sources: object, **own: Any) -> V:
 
 def encode(value: Any, kind: Any = Any) -> bytes:
     """Return a value as the JSON of a declared type."""
-    return msgspec.json.encode(_teller(kind)(value))
+    return msgspec.json.encode(_encoder(kind)(value))
 
 
 @cache
-def _teller(kind: Any) -> Callable[[Any], Any]:
-    """Return what makes plain data of a value of a type; a value that is something else is told as what it is."""
+def _encoder(kind: Any) -> Callable[[Any], Any]:
+    """Return what makes plain data of a value of a type; a value of another type is encoded as its own."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind == Id64:
         return str
     if origin is Annotated:
-        return _teller(inner[0])
+        return _encoder(inner[0])
     if origin in (Union, UnionType):
         options = [option for option in inner if option is not NoneType]
-        given = _teller(options[0]) if len(options) == 1 else _told
+        given = _encoder(options[0]) if len(options) == 1 else _plain
         return lambda value: None if value is None else given(value)
     if origin in (list, Sequence) or (origin is tuple and inner[1:] == (...,)):
-        item = _teller(inner[0])
+        item = _encoder(inner[0])
         return lambda value: [item(one) for one in value]
     if origin is dict:
-        entry = _teller(inner[1])
+        entry = _encoder(inner[1])
         return lambda value: {name: entry(one) for name, one in value.items()}
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return lambda value: _told(value, kind)
-    return _told
+        return lambda value: _plain(value, kind)
+    return _plain
 
 
-def _told(value: Any, kind: type = msgspec.Struct) -> Any:
+def _plain(value: Any, kind: type = msgspec.Struct) -> Any:
     if isinstance(value, msgspec.Struct):
         fields = _fields(kind if isinstance(value, kind) and kind is not msgspec.Struct else type(value))
-        return {shown: tell(getattr(value, name)) for name, shown, tell in fields}
+        return {shown: plain(getattr(value, name)) for name, shown, plain in fields}
     if isinstance(value, list | tuple):
-        return [_told(item) for item in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {name: _told(item) for name, item in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, datetime):
         return time_text(value)
     return value
@@ -100,10 +103,10 @@ def _told(value: Any, kind: type = msgspec.Struct) -> Any:
 
 @cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
-    """Return the fields of a struct: their names in code and in JSON, and what tells their values."""
+    """Return the fields of a struct: their names in code and in JSON, and their encoders."""
     hints = get_type_hints(kind, include_extras=True)
     names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
-    return tuple((name, shown, _teller(hints[name])) for name, shown in names)
+    return tuple((name, shown, _encoder(hints[name])) for name, shown in names)
 
 
 def decode(kind: type[T], data: bytes) -> T:

@@ -1,4 +1,4 @@
-"""How answers become JSON: what a route declares is told, and nothing else that a value knows."""
+"""How answers become JSON: with the fields that a route declares, and nothing else that a value has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from noetl.api.openapi import document
 from noetl.api.routes.all_routes import endpoints
-from noetl.api.wire import always_told, combined, encode
+from noetl.api.wire import combined, encode, without_defaults
 from noetl.model.ids import Id64
 
 BIG = 2**62 + 1
@@ -55,7 +55,7 @@ def test_ids_are_text_and_times_are_in_utc_wherever_they_stand() -> None:
     assert _json({"free": [value]}, dict[str, Any]) == {"free": [told]}
 
 
-def test_a_value_that_is_something_else_is_told_as_what_it_is() -> None:
+def test_a_value_of_another_type_is_encoded_as_its_own() -> None:
     assert _json(Shown(thing_id=1), Page)["thing_id"] == "1"
     assert _json({"thing_id": 1}, Any) == {"thing_id": 1}
 
@@ -75,8 +75,8 @@ def test_an_answer_of_several_values_takes_each_field_from_the_first_that_has_it
         combined(Both, Known(thing_id=7))
 
 
-def test_an_answer_tells_what_has_a_default_in_code_too() -> None:
-    kind = always_told(Shown)
+def test_a_field_with_a_default_in_code_is_always_part_of_an_answer() -> None:
+    kind = without_defaults(Shown)
     assert msgspec.json.schema(kind)["$defs"]["Shown"]["required"] == ["thing_id", "made_by", "after", "at", "where"]
 
 

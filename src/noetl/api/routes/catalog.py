@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from noetl.api.endpoint import ANYONE, READERS, WRITERS, Answer, Call, Routes
-from noetl.api.wire import NO_NUL, Body, Name, ReadTokenText, View, combined
+from noetl.api.wire import NO_NUL, Body, Name, ReadTokenText, Version, View, combined
 from noetl.catalog.playbooks import CatalogVersion, Registered, catalog_stream
 from noetl.errors import NotFound
 from noetl.model.ids import organization_root_id
@@ -17,7 +17,6 @@ from noetl.playbook.templates import compile_value
 
 routes = Routes("catalog")
 
-Version = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _TYPES: tuple[tuple[type, str], ...] = (
     (bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"), (dict, "object"),
 )  # fmt: skip

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 from msgspec import Meta
 
 from noetl.api.endpoint import READERS, WRITERS, Answer, Call, Routes
 from noetl.api.wire import Body, Name, View, combined
-from noetl.catalog.bundles import DAG_FILE, Bundle, open_bundle, read_bundle, unpack
+from noetl.catalog.bundles import uploaded_bundle
 from noetl.catalog.dag_rows import DagVersion, PublicDagVersion
 from noetl.catalog.dag_status import JobStatus
 from noetl.catalog.dags import Deployed, Serving
@@ -154,7 +151,7 @@ async def list_dags(call: Call, query: DagPageQuery) -> DagPage:
 async def plan_dag(call: Call, body: BundleRequest) -> DeployPlan:
     """Say what a deploy of these files would create, rebuild and keep, and why; nothing is changed."""
     pipelines = call.pipelines()
-    return await pipelines.plan(await asyncio.to_thread(_bundle, body.bundle))
+    return await pipelines.plan(await asyncio.to_thread(uploaded_bundle, body.bundle))
 
 
 @routes.post("/api/dags/deploy", WRITERS, status=201, keyed=True)
@@ -164,7 +161,7 @@ async def deploy_dag(call: Call, body: BundleRequest) -> Answer | DeployAnswer:
     With an Idempotency-Key, a second request under the same key gets the first one's answer.
     """
     pipelines = call.pipelines()
-    bundle = await asyncio.to_thread(_bundle, body.bundle)
+    bundle = await asyncio.to_thread(uploaded_bundle, body.bundle)
     key = call.key
 
     async def deploy() -> tuple[str, DeployAnswer]:
@@ -270,17 +267,3 @@ def _version(version: DagVersion) -> DagVersionView:
 
 def _cutover(cutover: Cutover) -> CutoverAnswer:
     return combined(CutoverAnswer, cutover.switched, cutover)
-
-
-def _bundle(data: bytes) -> Bundle:
-    """Check uploaded files and pack them anew: the same files are the same version, however they were zipped."""
-    try:
-        given = open_bundle(data)
-        with TemporaryDirectory(prefix="noetl-bundle-") as directory:
-            unpack(data, Path(directory))
-            # Operators need not be installed here: a worker runs them.
-            return read_bundle(Path(directory, DAG_FILE), operators={job.operator for job in given.dag.jobs})
-    except (OSError, zlib.error) as problem:
-        # The system's own words would name a path of this server.
-        told = problem.strerror if isinstance(problem, OSError) else "its data are damaged"
-        raise InputError(f"the bundle cannot be opened: {told}", hint="zip plain files, dag.yaml at the root") from None

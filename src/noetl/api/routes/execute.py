@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from noetl.api.endpoint import WRITERS, Call, Routes
 from noetl.api.problems import Problem, described
 from noetl.api.reading import open_commands
-from noetl.api.wire import Body, Id, Name, ReadTokenText, View, combined
+from noetl.api.wire import Body, Id, Name, ReadTokenText, Version, View, combined
 from noetl.catalog.playbooks import Entry
 from noetl.dispatch.request_keys import reused
 from noetl.errors import InputError, NoetlError
@@ -25,7 +25,7 @@ class ExecuteRequest(Body, frozen=True, kw_only=True):
 
     path: Name | None = None
     catalog_id: Name | None = None
-    version: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    version: Version | None = None
     payload: dict[str, Any] | UnsetType = UNSET
     workload: dict[str, Any] | UnsetType = UNSET
     """Another name for `payload`."""

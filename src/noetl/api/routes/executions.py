@@ -8,7 +8,7 @@ from msgspec import Meta, field
 
 from noetl.api.endpoint import ANYONE, READERS, WRITERS, Call, Routes
 from noetl.api.listing import ListedPage, list_executions
-from noetl.api.reading import ExecutionStatus, ExecutionView, Seen, told, view_of
+from noetl.api.reading import ExecutionStatus, ExecutionView, Seen, answer_of, view_of
 from noetl.api.routes.execute import Started, started
 from noetl.api.wire import Body, Id, Name, ReadTokenText, Text, View, combined
 from noetl.dispatch.request_keys import reused
@@ -126,7 +126,7 @@ async def get_execution(call: Call, execution_id: int, query: WaitQuery) -> Exec
 @routes.get("/api/executions/{execution_id}/status", READERS)
 async def get_execution_status(call: Call, execution_id: int) -> ExecutionStatus:
     """Return how an execution is."""
-    return told(ExecutionStatus, await _seen(call, execution_id))
+    return answer_of(ExecutionStatus, await _seen(call, execution_id))
 
 
 @routes.get("/api/executions/{execution_id}/events", READERS)
@@ -180,7 +180,7 @@ async def finalize_execution(call: Call, execution_id: int) -> FinalizeAnswer:
     """Look at an execution again: it goes on if anything can, and ends if nothing is open. Open work is left alone."""
     await call.services.engine.executions.trigger(call.scope, execution_id, Doubt())
     seen = await _seen(call, execution_id)
-    return told(FinalizeAnswer, seen, read_token=_token(seen))
+    return answer_of(FinalizeAnswer, seen, read_token=_token(seen))
 
 
 @routes.post("/api/executions/{execution_id}/rerun", WRITERS, status=201, keyed=True)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from noetl.api.endpoint import READERS, WRITERS, Call, Routes
-from noetl.api.wire import Body, Name, View, always_told, combined
+from noetl.api.wire import Body, Name, Version, View, combined, without_defaults
 from noetl.errors import NotFound
 from noetl.schedule.by_hand import Schedules, coming_plans
 from noetl.schedule.rows import ScheduleRow, SlotView
@@ -56,7 +56,7 @@ class ScheduleRequest(Body, frozen=True, kw_only=True):
     name: _ScheduleName
     playbook: Name
     expression: Annotated[str, Meta(min_length=1, max_length=200)]
-    version: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    version: Version | None = None
     workload: dict[str, Any] = msgspec.field(default_factory=dict)
     timezone: Annotated[str, Meta(min_length=1, max_length=100)] = "UTC"
     mode: Mode = "latest_only"
@@ -72,7 +72,7 @@ class ScheduleRequest(Body, frozen=True, kw_only=True):
 if TYPE_CHECKING:
     _Timing = Spec
 else:
-    _Timing = always_told(Spec)
+    _Timing = without_defaults(Spec)
 
 
 class ScheduleView(_Timing, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class ScheduleView(_Timing, frozen=True, kw_only=True):
     changed_at: datetime
 
 
-Told = TypeVar("Told", bound=ScheduleView)
+Shown = TypeVar("Shown", bound=ScheduleView)
 
 
 class ListedSchedule(ScheduleView, frozen=True, kw_only=True):
@@ -203,7 +203,7 @@ async def remove_schedule(call: Call, name: str) -> None:
     await _schedules(call).remove(call.scope, name, "playbook", by=call.caller.name)
 
 
-def _view(kind: type[Told], row: ScheduleRow, **own: Any) -> Told:
+def _view(kind: type[Shown], row: ScheduleRow, **own: Any) -> Shown:
     scope = f"{row.named.scope_kind}/{row.named.scope_id}"
     next_plan = None if row.paused else row.next_plan
     return combined(kind, row, row.spec, scope=scope, next_plan=next_plan, **own)
