@@ -12,7 +12,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from noetl.api.app import make_app
 from noetl.api.serve import serve
 from noetl.api.services import Services
 from noetl.catalog.playbooks import Catalog
@@ -95,9 +94,7 @@ async def api(owner_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             default_scope=people.scope,
         )
         port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        serving = asyncio.create_task(
-            serve(make_app(services), "127.0.0.1", 0, auth_configured=True, ready=port.set_result)
-        )
+        serving = asyncio.create_task(serve(services, "127.0.0.1", 0, auth_configured=True, ready=port.set_result))
         stack.push_async_callback(_ended, serving)
         url = f"http://127.0.0.1:{await port}"
         token, _ = await tokens.create(people.scope, "worker", "worker")

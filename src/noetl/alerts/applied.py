@@ -21,13 +21,25 @@ from noetl.model.stream import Scope
 _ALL: Final = "SELECT name, rules, channels, digest, applied_at, version FROM noetl.alert_rules ORDER BY name"
 
 
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
+class RulesView(msgspec.Struct, frozen=True, kw_only=True):
     """A file of alerts that is in use."""
 
-    document: AlertsDocument
+    name: str
     digest: str
     applied_at: datetime
+    rules: list[dict[str, Any]]
+    channels: dict[str, dict[str, Any]]
+
+
+class Applied(RulesView, frozen=True, kw_only=True):
+    """A file of alerts that is in use, and the version of its stream."""
+
     version: int
+
+    @property
+    def document(self) -> AlertsDocument:
+        """What it says."""
+        return AlertsDocument(name=self.name, rules=self.rules, channels=self.channels)
 
 
 class AppliedRules:
@@ -52,15 +64,15 @@ class AppliedRules:
         standing = await self.listed(scope)
         # Channels of the file that is replaced do not count, so it is read twice: first for its name alone.
         document = parse_alerts(text, file=file, known_channels=channels_of(standing))
-        others = [one for one in standing if one.document.name != document.name]
+        others = [one for one in standing if one.name != document.name]
         document = parse_alerts(text, file=file, known_channels=channels_of(others))
         for one in others:
-            if twice := sorted(one.document.channels.keys() & document.channels.keys()):
+            if twice := sorted(one.channels.keys() & document.channels.keys()):
                 raise InputError(
-                    f"the channel {twice[0]} is declared by {one.document.name} already",
+                    f"the channel {twice[0]} is declared by {one.name} already",
                     hint="give it another name, or leave it out here and use that one",
                 )
-        known = next((one for one in standing if one.document.name == document.name), None)
+        known = next((one for one in standing if one.name == document.name), None)
         if known is not None and known.digest == document.digest:
             return document, False
         meta = {"name": document.name, "digest": document.digest}
@@ -70,7 +82,7 @@ class AppliedRules:
 
     async def remove(self, scope: Scope, name: str) -> None:
         """Take a file of alerts out of use; its open alerts are resolved with the next evaluation."""
-        if all(one.document.name != name for one in await self.listed(scope)):
+        if all(one.name != name for one in await self.listed(scope)):
             raise NotFound(f"no rules are applied under the name {name}", hint="`noetl alerts rules` lists them")
         await self._record(scope, name, "alert.rules_removed", {"name": name}, {})
 
@@ -93,21 +105,14 @@ class AppliedRules:
 async def read_applied(connection: Connection) -> list[Applied]:
     """Return the files of alerts that are in use, by name."""
     return [
-        Applied(
-            document=AlertsDocument(
-                name=row["name"], rules=orjson.loads(row["rules"]), channels=orjson.loads(row["channels"])
-            ),
-            digest=row["digest"],
-            applied_at=row["applied_at"],
-            version=row["version"],
-        )
+        Applied(**{**row, "rules": orjson.loads(row["rules"]), "channels": orjson.loads(row["channels"])})
         for row in await connection.fetch(_ALL)
     ]
 
 
 def channels_of(applied: list[Applied]) -> dict[str, dict[str, Any]]:
     """Return the channels of files by name."""
-    return {name: declared for one in applied for name, declared in one.document.channels.items()}
+    return {name: declared for one in applied for name, declared in one.channels.items()}
 
 
 def kinds_of(channels: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

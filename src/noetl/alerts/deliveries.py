@@ -28,8 +28,8 @@ _TRIES: Final = 20
 _ERROR_CHARACTERS: Final = 1_000
 
 
-class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as its row has it."""
+class DeliveryView(msgspec.Struct, frozen=True, kw_only=True):
+    """A message about an alert; one that is `Dead` was given up."""
 
     delivery_id: str
     alert_id: str
@@ -37,19 +37,24 @@ class DeliveryRow(msgspec.Struct, frozen=True, kw_only=True):
     channel_kind: str
     severity: str
     occasion: str
-    document: dict[str, Any]
     status: DeliveryStatus
     attempt: int
     max_attempts: int
-    worker: str | None
-    lease_token: str | None
     available_at: datetime | None
-    expires_at: datetime | None
     error: str | None
-    execution_id: int
-    created_event_id: int
     created_at: datetime
     ended_at: datetime | None
+
+
+class DeliveryRow(DeliveryView, frozen=True, kw_only=True):
+    """A message as its row has it, with what it says and who sends it."""
+
+    document: dict[str, Any]
+    worker: str | None
+    lease_token: str | None
+    expires_at: datetime | None
+    execution_id: int
+    created_event_id: int
     version: int
 
 

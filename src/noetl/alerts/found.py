@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from noetl.model.catalogue.alerts import Severity
-from noetl.model.ids import uuid5_of
+from noetl.model.ids import Id64, uuid5_of
 
 TITLE_CHARACTERS: Final = 300
 MESSAGE_CHARACTERS: Final = 4_000
@@ -45,29 +45,34 @@ class Rules(msgspec.Struct, frozen=True):
         return str(uuid5_of("alert", self.owner, self.rule, found.subject, found.period))
 
 
-class AlertRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert as its row has it."""
+class AlertView(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert."""
 
     alert_id: str
     alert_key: str
     owner: str
     rule: str
-    part: str
     subject: str
     severity: Severity
     title: str
     message: str
     status: Literal["open", "resolved"]
     occurrences: int
-    evaluation: str
-    seen_event_id: int
-    about_execution_id: int | None
-    execution_id: int
-    raised_event_id: int
+    about_execution_id: Id64 | None
+    raised_event_id: Id64
     first_seen: datetime
     last_seen: datetime
     resolved_at: datetime | None
     resolution: str | None
+
+
+class AlertRow(AlertView, frozen=True, kw_only=True):
+    """An alert as its row has it, with what the next evaluation needs."""
+
+    part: str
+    evaluation: str
+    seen_event_id: int
+    execution_id: int
     version: int
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -16,10 +17,7 @@ from starlette.routing import Route
 from noetl.api import problems, wire
 from noetl.api.admission import Admission
 from noetl.api.endpoint import READ_TOKEN, Answer, Call, Endpoint
-from noetl.api.hook_gate import HookGate
-from noetl.api.leased import Leased
 from noetl.api.openapi import document
-from noetl.api.reading import Reading
 from noetl.api.routes import all_routes
 from noetl.api.services import Services
 from noetl.errors import InputError, NoetlError
@@ -38,19 +36,14 @@ def make_app(services: Services) -> Starlette:
     endpoints = all_routes.endpoints()
     for one in endpoints:
         services.metrics.http_route(one.method, one.template, one.status)
-    app = Starlette(
+    services = replace(services, openapi=wire.encode(document(endpoints, services.version)))
+    return Starlette(
         routes=[
             Route(one.path, _handler(one, services, admission), methods=[one.method], name=one.name)
             for one in endpoints
         ],
         exception_handlers={HTTPException: _plain},
     )
-    app.state.services = services
-    app.state.leased = Leased(services)
-    app.state.hooks = HookGate(services)
-    app.state.reading = Reading(services.history, services.payloads)
-    app.state.openapi = wire.encode(document(endpoints, services.version))
-    return app
 
 
 def _unheeded(endpoint: Endpoint) -> InputError:
@@ -139,7 +132,7 @@ def _response(endpoint: Endpoint, value: Any) -> Response:
     headers = {"Cache-Control": "no-store", **answer.headers}
     if answer.value is None:
         return Response(status_code=204, headers=headers)
-    return Response(wire.encode(answer.value), answer.status, headers, "application/json")
+    return Response(wire.encode(answer.value, endpoint.answer), answer.status, headers, "application/json")
 
 
 def _plain(request: Request, problem: Exception) -> Response:

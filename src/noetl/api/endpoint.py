@@ -13,12 +13,14 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from uuid import UUID
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from noetl.api.services import Services
 from noetl.credentials.secret import Secret
 from noetl.credentials.tokens import OrganizationRole, Role
-from noetl.errors import InputError
+from noetl.errors import InputError, NotFound
 from noetl.model.stream import Scope
+from noetl.pipelines.pipelines import Pipelines
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
@@ -65,6 +67,13 @@ class Call:
         """The caller's organization; nothing in a request can name another."""
         return self.caller.scope
 
+    def pipelines(self) -> Pipelines:
+        """Return the pipelines of the caller's organization, or refuse where this server has none."""
+        known = self.services.pipelines
+        if known is None:
+            raise NotFound("this server builds no datasets", hint="ask one that was started with pipelines")
+        return Pipelines(self.scope, known.dags, known.datasets, known.engine)
+
     @property
     def key(self) -> str | None:
         """The caller's idempotency key."""
@@ -97,6 +106,7 @@ class Endpoint:
     query: Any
     body: Any
     answer: Any
+    """The type of what it answers with: what is encoded, and described in OpenAPI."""
     status: int
     keyed: bool
     """Whether it heeds an Idempotency-Key."""
@@ -169,8 +179,8 @@ class Routes:
                     roles=roles,
                     parameters={name: hints[name] for name in names},
                     query=hints.get("query"),
-                    body=_given(hints.get("body")),
-                    answer=hints.get("return"),
+                    body=_only(hints.get("body"), type(None)),
+                    answer=_only(hints.get("return"), Answer, Response),
                     status=status,
                     keyed=keyed,
                     # What a worker sends twice is fenced by its lease, and what GET and DELETE do stays done.
@@ -184,6 +194,6 @@ class Routes:
         return declare
 
 
-def _given(kind: Any) -> Any:
-    """Return the kind of a body that may be left out."""
-    return next((option for option in get_args(kind) if option is not type(None)), kind)
+def _only(kind: Any, *others: type) -> Any:
+    """Return what a union has besides a body that is left out, or an answer with a status or bytes of its own."""
+    return next((option for option in get_args(kind) if option not in others), kind)

@@ -11,16 +11,19 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from starlette.requests import Request
 
 from noetl.api.problems import TooLarge, TooMany, Unauthenticated
-from noetl.api.services import Services
+from noetl.credentials.store import CredentialStore
 from noetl.dispatch.sources.hooks import Hooks
 from noetl.dispatch.sources.signatures import Unsigned, signed
 from noetl.dispatch.tasks.jobs import JobFacts
 from noetl.errors import NoetlError
+from noetl.ledger.database import Database
 from noetl.model.stream import Scope
+from noetl.payloads.port import PayloadStore
 from noetl.pipelines.pipelines import Pipelines
 
 _log = logging.getLogger(__name__)
@@ -31,12 +34,35 @@ _MOST_PATHS = 10_000
 _MINUTE = 60.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class HookLimits:
+    """What a server takes of those who send to webhooks."""
+
+    max_bytes: int = 1024 * 1024
+    window_seconds: float = 300.0
+    """How far from now a request may have been signed."""
+    at_once: int = 32
+    """Requests that are worked at a time."""
+    per_minute: int = 600
+    """Requests that are taken for one path in a minute."""
+
+
 class HookGate:
     """The gate of one server."""
 
-    def __init__(self, services: Services, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._services = services
-        self._limits = services.hook_limits
+    def __init__(
+        self,
+        database: Database,
+        payloads: PayloadStore,
+        credentials: CredentialStore | None,
+        limits: HookLimits,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._payloads = payloads
+        self._credentials = credentials
+        self._limits = limits
         self._clock = clock
         self._free = self._limits.at_once
         self._taken: OrderedDict[tuple[Scope, str, str], tuple[float, int]] = OrderedDict()
@@ -73,7 +99,7 @@ class HookGate:
         try:
             if pipelines is None or scope.problems():
                 raise Unsigned("there is no such organization here")
-            hooks = Hooks(self._services.database, self._services.payloads, pipelines.engine)
+            hooks = Hooks(self._database, self._payloads, pipelines.engine)
             behind = await hooks.behind(scope, dag, path)
             facts, source = behind.facts, None if behind.facts is None else behind.facts.definition.source
             style = "noetl" if source is None else source.signature
@@ -95,7 +121,7 @@ class HookGate:
 
     async def _secrets(self, scope: Scope, name: str | None) -> list[bytes]:
         """Return the secrets of a credential, none if there is none; it is looked for in any case, to take as long."""
-        store = self._services.credentials
+        store = self._credentials
         if store is None:
             _log.warning("no request to a webhook can be checked: this server keeps no credentials")
             return []

@@ -10,18 +10,21 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Hashable
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import orjson
+from msgspec import Meta
 
-from noetl.api.services import Services
 from noetl.api.wire import Attempt, Body, Id, Name
+from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant, FrameGrant, LeaseRef
 from noetl.dispatch.handing import grant_of
 from noetl.errors import Conflict, LeaseLost, NotFound
+from noetl.ledger.database import Database
 from noetl.model.ids import parse_id
 from noetl.model.stream import Scope
+from noetl.model.task import TaskLease
 
 KEPT_GRANTS = 10_000
 KEPT_ANSWERS = 500
@@ -93,12 +96,25 @@ class FrameLease(Body, frozen=True, kw_only=True):
         return LeaseRef("frame", parse_id(self.execution_id), str(frame_id), self.attempt, str(self.token))
 
 
+class TaskProof(Body, frozen=True, kw_only=True):
+    """The proof that a worker holds a task: the lease as it was granted."""
+
+    task_id: UUID
+    attempt: Attempt
+    token: UUID
+    seconds: Annotated[float, Meta(ge=0, le=1e9)]
+
+    def lease(self) -> TaskLease:
+        """Return it as the engine knows it."""
+        return TaskLease(task_id=str(self.task_id), attempt=self.attempt, token=str(self.token), seconds=self.seconds)
+
+
 class Leased:
     """Remembers the grants this server gave out; any other server can find them in the rows of open work."""
 
-    def __init__(self, services: Services) -> None:
-        self._engine = services.engine
-        self._database = services.worker_database
+    def __init__(self, engine: Engine, database: Database) -> None:
+        self._engine = engine
+        self._database = database
         self._grants: OrderedDict[tuple[Scope, LeaseRef], CommandGrant | FrameGrant] = OrderedDict()
         self._answers: OrderedDict[Hashable, asyncio.Task[Any]] = OrderedDict()
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from noetl.api.endpoint import Answer, Endpoint
+from noetl.api.endpoint import Endpoint
 from noetl.api.problems import MEDIA_TYPE, Problem
-from noetl.api.wire import ID_PATTERN, TEXT_IDS
+from noetl.model.ids import ID_PATTERN
 
 _ID: dict[str, Any] = {"type": "string", "pattern": ID_PATTERN}
 _REF = "#/components/schemas/{name}"
@@ -28,9 +28,7 @@ _REFUSALS = {
 
 def document(endpoints: list[Endpoint], version: str) -> dict[str, Any]:
     """Return the description of all endpoints."""
-    kinds = list(
-        dict.fromkeys(kind for one in endpoints for kind in (one.body, _shown(one.answer)) if _is_struct(kind))
-    )
+    kinds = list(dict.fromkeys(kind for one in endpoints for kind in (one.body, one.answer) if _is_struct(kind)))
     kinds.append(Problem)
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
     # Defaults that are tuples in code are arrays here as in JSON.
@@ -44,7 +42,7 @@ def document(endpoints: list[Endpoint], version: str) -> dict[str, Any]:
         "info": {"title": "NoETL", "version": version, "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
         "paths": paths,
         "components": {
-            "schemas": {name: _with_text_ids(schema) for name, schema in sorted(components.items())},
+            "schemas": _with_text_ids(dict(sorted(components.items()))),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -103,10 +101,9 @@ def _header_parameters(one: Endpoint) -> list[dict[str, Any]]:
 
 
 def _responses(one: Endpoint, refs: dict[Any, Any]) -> dict[str, Any]:
-    shown = _shown(one.answer)
     good: dict[str, Any] = {"description": "Done."}
     if one.status != 204:
-        schema = refs[shown] if _is_struct(shown) else {"type": "object"}
+        schema = refs[one.answer] if _is_struct(one.answer) else {"type": "object"}
         content = schema if one.media_type == "application/json" else {}
         good["content"] = {one.media_type: {"schema": content}}
     found = {str(one.status): good}
@@ -118,35 +115,19 @@ def _responses(one: Endpoint, refs: dict[Any, Any]) -> dict[str, Any]:
     return found
 
 
-def _shown(answer: Any) -> Any:
-    """Return what an endpoint answers with, where it may also set a status of its own."""
-    if get_origin(answer) is Union or type(answer).__name__ == "UnionType":
-        return next(kind for kind in get_args(answer) if kind is not Answer)
-    return answer
-
-
 def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def _with_text_ids(schema: dict[str, Any]) -> dict[str, Any]:
-    """Say that fields which hold ids are text, as they are in JSON."""
-    properties = schema.get("properties", {})
-    return (
-        {**schema, "properties": {name: _text_id(name, given) for name, given in properties.items()}}
-        if properties
-        else schema
-    )
-
-
-def _text_id(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    if name not in TEXT_IDS:
-        return given
-    if given.get("type") == "integer":
-        return _ID
-    if "anyOf" in given:
-        return {**given, "anyOf": [_text_id(name, option) for option in given["anyOf"]]}
-    return given
+def _with_text_ids(schema: Any) -> Any:
+    """Say that ids are text, as they are in JSON: a number that has a pattern is an `Id64`."""
+    if isinstance(schema, list):
+        return [_with_text_ids(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "integer" and "pattern" in schema:
+        return _ID | {name: value for name, value in schema.items() if name not in _ID}
+    return {name: _with_text_ids(one) for name, one in schema.items()}
 
 
 def _without_null(given: dict[str, Any]) -> dict[str, Any]:

@@ -8,14 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from datetime import datetime
+from typing import Any, TypeVar
 
 import msgspec
 
+from noetl.api.wire import View, combined
 from noetl.dispatch.signal import Signal
 from noetl.errors import NotFound
 from noetl.ledger.history import History
 from noetl.model.catalogue import ENDING
 from noetl.model.event import Event
+from noetl.model.ids import Id64
+from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, execution_stream
 from noetl.payloads.envelope import resolve
 from noetl.payloads.port import PayloadStore
@@ -29,11 +33,47 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """An execution as of a position."""
 
     state: State
-    position: int = 0
-    last_event_id: int = 0
+    as_of_position: int = 0
+    as_of_event_id: int = 0
     requested_at: datetime | None = None
     ended_at: datetime | None = None
-    playbook_version: int | None = None
+    version: int | None = None
+    """That of the playbook."""
+
+
+class ExecutionStatus(View, frozen=True, kw_only=True):
+    """How an execution is, as of a position."""
+
+    execution_id: Id64
+    status: str
+    ended: bool
+    error: str | None
+    failed_step: str | None
+    swallowed_errors: int
+    as_of_position: int
+    as_of_event_id: Id64
+
+
+class ExecutionView(ExecutionStatus, frozen=True, kw_only=True):
+    """An execution with what it works on and what came of it."""
+
+    path: str
+    version: int | None
+    catalog_id: str
+    playbook_digest: str
+    parent_execution_id: Id64 | None
+    requested_at: datetime | None
+    ended_at: datetime | None
+    workload: dict[str, Any]
+    active_steps: list[str]
+    open_commands: int
+    steps_entered: dict[str, int]
+    result_step: str | None
+    result: Any
+    result_ref: PayloadRef | None
+
+
+Shown = TypeVar("Shown", bound=ExecutionStatus)
 
 
 class Reading:
@@ -77,13 +117,39 @@ class Reading:
             await signal.wait(number, min(left, 1.0))
 
 
+def answer_of(kind: type[Shown], seen: Seen, **own: Any) -> Shown:
+    """Return how an execution is, with the further fields of an answer."""
+    return combined(kind, seen, seen.state, swallowed_errors=seen.state.swallowed, **own)
+
+
+def view_of(seen: Seen) -> ExecutionView:
+    """Return an execution with what it works on and what came of it."""
+    state = seen.state
+    result = state.results.get(state.result_step or "")
+    return answer_of(
+        ExecutionView,
+        seen,
+        playbook_digest=state.digest,
+        active_steps=sorted(state.active),
+        open_commands=open_commands(state),
+        steps_entered=state.runs,
+        result=None if result is None else result.data,
+        result_ref=None if result is None else result.ref,
+    )
+
+
+def open_commands(state: State) -> int:
+    """Return how many commands of an execution have not ended."""
+    return sum(len(run.open) for run in state.active.values())
+
+
 def _after(seen: Seen, event: Event) -> Seen:
     ends = not seen.state.ended and event.event_type in ENDING
     return Seen(
         state=evolve(seen.state, event),
-        position=event.position,
-        last_event_id=event.event_id,
+        as_of_position=event.position,
+        as_of_event_id=event.event_id,
         requested_at=seen.requested_at or event.event_time,
         ended_at=event.event_time if ends else seen.ended_at,
-        playbook_version=seen.playbook_version or event.meta.get("version"),
+        version=seen.version or event.meta.get("version"),
     )

@@ -1,4 +1,4 @@
-"""Runs the application on a socket in the current event loop until it is cancelled, and then drains."""
+"""Runs the API on a socket in the current event loop until it is cancelled, and then drains."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 import uvicorn
-from starlette.applications import Starlette
 
+from noetl.api.app import make_app
 from noetl.api.listening import QuietServer, allow_many_connections, bound, is_loopback
+from noetl.api.services import Services
 from noetl.errors import ConfigError
 
 DRAIN_SECONDS = 15
@@ -16,7 +17,12 @@ DRAIN_SECONDS = 15
 
 
 async def serve(
-    app: Starlette, host: str, port: int, *, auth_configured: bool, ready: Callable[[int], None] = lambda port: None
+    services: Services,
+    host: str,
+    port: int,
+    *,
+    auth_configured: bool,
+    ready: Callable[[int], None] = lambda port: None,
 ) -> None:
     """Serve until cancelled; `ready` gets the port once requests are taken. Cancelling ends what waits and drains the rest."""
     if not auth_configured and not is_loopback(host):
@@ -28,7 +34,7 @@ async def serve(
     listening = bound(host, port)
     number: int = listening.getsockname()[1]
     config = uvicorn.Config(
-        app,
+        make_app(services),
         http="httptools",
         ws="none",
         lifespan="off",
@@ -40,12 +46,11 @@ async def serve(
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     server = QuietServer(config, lambda: ready(number))
-    stopping: asyncio.Event = app.state.services.stopping
     task = asyncio.get_running_loop().create_task(server.serve(sockets=[listening]), name="noetl-api")
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
-        stopping.set()
+        services.stopping.set()
         server.should_exit = True
         await task
         raise

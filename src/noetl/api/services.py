@@ -1,12 +1,16 @@
-"""Everything the API stands on, connected by whoever starts a server. Values and ports only."""
+"""Everything a handler reaches: the parts that whoever starts a server connects, and what is made of them once."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from noetl.api.hook_gate import HookGate, HookLimits
+from noetl.api.leased import Leased
+from noetl.api.reading import Reading
 from noetl.catalog.playbooks import Catalog
 from noetl.credentials.secret import Secret
 from noetl.credentials.store import CredentialStore
@@ -56,19 +60,6 @@ class Meter(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HookLimits:
-    """What a server takes of those who send to webhooks."""
-
-    max_bytes: int = 1024 * 1024
-    window_seconds: float = 300.0
-    """How far from now a request may have been signed."""
-    at_once: int = 32
-    """Requests that are worked at a time."""
-    per_minute: int = 600
-    """Requests that are taken for one path in a minute."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Services:
     """The parts of one server.
 
@@ -108,7 +99,7 @@ class Services:
     """What answers SQL over datasets; None where this server answers none."""
     curated: CuratedReads | None = None
     """What reads curated views of all tenants; None where this server has none."""
-    hook_limits: HookLimits = HookLimits()
+    hook_limits: HookLimits = field(default_factory=HookLimits)
     scheduler: Scheduler | None = None
     """What runs schedules in this process; None where nothing does."""
     stages: Database | None = None
@@ -125,3 +116,24 @@ class Services:
     max_payload_bytes: int = 8 * 1024 * 1024
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server drains: requests that wait answer at once."""
+    openapi: bytes = b""
+    """The description of all routes; the application that has them puts it here."""
+
+    def mint_several(self, count: int) -> list[int]:
+        """Return new ids."""
+        return [self.mint() for _ in range(count)]
+
+    @cached_property
+    def leased(self) -> Leased:
+        """The leases that this server gave to remote workers."""
+        return Leased(self.engine, self.worker_database)
+
+    @cached_property
+    def reading(self) -> Reading:
+        """Executions as people see them."""
+        return Reading(self.history, self.payloads)
+
+    @cached_property
+    def hooks(self) -> HookGate:
+        """Who may send to webhooks."""
+        return HookGate(self.database, self.payloads, self.credentials, self.hook_limits)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from noetl.catalog.requirements import requirement_problems
@@ -80,6 +82,20 @@ def open_bundle(data: bytes) -> Bundle:
         raise InputError(f"the bundle has no {DAG_FILE}", hint="make it with `noetl dag deploy`")
     parsed = parse(_text(files[DAG_FILE], Path(DAG_FILE)), file=DAG_FILE, files=files, operators=None)
     return _bundle(parsed, files, data)
+
+
+def uploaded_bundle(data: bytes) -> Bundle:
+    """Check uploaded files and pack them anew: the same files are the same version, however they were zipped."""
+    try:
+        given = open_bundle(data)
+        with TemporaryDirectory(prefix="noetl-bundle-") as directory:
+            unpack(data, Path(directory))
+            # Operators need not be installed here: a worker runs them.
+            return read_bundle(Path(directory, DAG_FILE), operators={job.operator for job in given.dag.jobs})
+    except (OSError, zlib.error) as problem:
+        # The system's own words would name a path of this server.
+        told = problem.strerror if isinstance(problem, OSError) else "its data are damaged"
+        raise InputError(f"the bundle cannot be opened: {told}", hint="zip plain files, dag.yaml at the root") from None
 
 
 def unpack(data: bytes, directory: Path) -> None:

@@ -11,6 +11,7 @@ import orjson
 
 from noetl.dag.model import Job
 from noetl.ledger.database import Connection
+from noetl.model.ids import Id64
 from noetl.model.payload_ref import PayloadRef
 from noetl.plan.deploying_values import (
     DagState,
@@ -64,24 +65,29 @@ ORDER BY d.name
 """
 
 
-class DagVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a DAG, and how far it is."""
+class PublicDagVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """What anybody may see of a version of a DAG."""
 
     dag_version_id: str
     dag: str
     bundle_digest: str
     code_digest: str
-    yaml_hash: str
-    bundle_ref: PayloadRef
     pointers: dict[str, str]
     publish: dict[str, str]
     built: tuple[str, ...]
     status: VersionStatus
     error: str | None
-    deploy_execution_id: int
+    deploy_execution_id: Id64
     created_at: datetime
     ready_at: datetime | None
     activated_at: datetime | None
+
+
+class DagVersion(PublicDagVersion, frozen=True, kw_only=True):
+    """One version of a DAG, and how far it is."""
+
+    yaml_hash: str
+    bundle_ref: PayloadRef
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from noetl.errors import (
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
+from noetl.model.ids import Id64
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
 from noetl.plan import identity
@@ -49,21 +50,26 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a deploy; `created` is false when these files stood already, and then nothing was written."""
 
     dag_version_id: str
-    execution_id: int
+    execution_id: Id64
     created: bool
     plan: DeployPlan
 
 
-class Switched(msgspec.Struct, frozen=True, kw_only=True):
-    """Which version serves readers now, and which one did before.
-
-    `released` are generations that no version under way or in use needs any more: their tasks may be cancelled.
-    """
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """Which version serves readers now, and which one did before."""
 
     dag: str
     dag_version_id: str
     previous: str | None
     changed: bool
+
+
+class Switched(Serving, frozen=True, kw_only=True):
+    """A switch from one version to another.
+
+    `released` are generations that no version under way or in use needs any more: their tasks may be cancelled.
+    """
+
     released: tuple[str, ...] = ()
 
 

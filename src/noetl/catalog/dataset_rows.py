@@ -48,11 +48,10 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
 
 
-class Generation(msgspec.Struct, frozen=True, kw_only=True):
-    """One build of a dataset."""
+class PublicGeneration(msgspec.Struct, frozen=True, kw_only=True):
+    """What anybody may see of one build of a dataset."""
 
     dataset_version: str
-    dataset_uuid: str
     generation: str
     config_hash: str
     storage_location: str
@@ -60,13 +59,18 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
 
 
-class Partition(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition at one of its versions; a dropped one has no manifest."""
+class Generation(PublicGeneration, frozen=True, kw_only=True):
+    """One build of a dataset."""
+
+    dataset_uuid: str
+
+
+class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition at one of its versions."""
 
     partition_key: str
     version: int
-    dropped: bool
-    manifest_ref: PayloadRef | None
+    manifest_ref: PayloadRef | None = msgspec.field(name="manifest")
     rows: int
     bytes: int
     files: int
@@ -74,6 +78,12 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     content_digest: str | None
     task_id: str
     committed_at: datetime
+
+
+class Partition(PartitionView, frozen=True, kw_only=True):
+    """A partition as its row has it; a dropped one has no manifest."""
+
+    dropped: bool
 
 
 class DatasetView(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +133,7 @@ def generation_of(row: Any) -> Generation:
 def partition_of(row: Any) -> Partition:
     """Read a row selected with `PARTITION`."""
     ref = row["manifest_ref"]
-    return msgspec.convert({**row, "manifest_ref": None if ref is None else orjson.loads(ref)}, Partition)
+    return msgspec.convert({**row, "manifest": None if ref is None else orjson.loads(ref)}, Partition)
 
 
 async def read_generation(connection: Connection, dataset_version: str) -> Generation | None:

@@ -28,7 +28,7 @@ _NAMESPACE = uuid.UUID("7a1f6b0e-6f0f-5f57-9c0a-3c1f0f5f2c11")
 _COLUMNS = "catalog_id, path, version, kind, digest, content, registered_at, removed"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class CatalogVersion(msgspec.Struct, frozen=True, kw_only=True):
     """One registered version."""
 
     catalog_id: str
@@ -36,9 +36,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     kind: str
     digest: str
-    content: str
     registered_at: datetime
     removed: bool
+
+
+class Entry(CatalogVersion, frozen=True, kw_only=True):
+    """One registered version with its source."""
+
+    content: str
 
 
 class Registered(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from noetl.cli.datasets_show import Shown
     from noetl.pipelines.comparing import Difference
-    from noetl.pipelines.reading import Build, Listed, PartitionFile, Seen
+    from noetl.pipelines.reading import Build, ListedDataset, PartitionFile, Seen
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _AS_OF = click.option(
@@ -234,7 +234,7 @@ def revoke(name: str, role: str | None, all_: bool, as_json: bool) -> None:
     _told_readers(name, asyncio.run(_revoke(name, role)), as_json)
 
 
-async def _list(*, published_only: bool) -> list[Listed]:
+async def _list(*, published_only: bool) -> list[ListedDataset]:
     async with opened() as one:
         return await one.reader.listed(published_only=published_only)
 

@@ -9,7 +9,7 @@ from noetl.cli.tables import rendered
 
 if TYPE_CHECKING:
     from noetl.model.task import CheckResult
-    from noetl.pipelines.reading import Build, Listed, Seen
+    from noetl.pipelines.reading import Build, ListedDataset, Seen
 
 _SHOWN_PARTITIONS = 50
 
@@ -34,7 +34,7 @@ def size_text(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
-def listed_facts(one: Listed) -> dict[str, Any]:
+def listed_facts(one: ListedDataset) -> dict[str, Any]:
     """Return a dataset of the list as plain values."""
     dataset = one.dataset
     return {
@@ -52,7 +52,7 @@ def listed_facts(one: Listed) -> dict[str, Any]:
     }
 
 
-def listed_table(found: Sequence[Listed]) -> str:
+def listed_table(found: Sequence[ListedDataset]) -> str:
     """Return the list as a table."""
     rows = [
         (

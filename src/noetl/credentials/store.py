@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _DESCRIBED = "name, type, fields, description, tags, meta, key_id, created_at, updated_at"
 
 
-class CredentialInfo(msgspec.Struct, frozen=True, kw_only=True):
+class CredentialView(msgspec.Struct, frozen=True, kw_only=True):
     """What may be shown of a credential."""
 
     name: str
@@ -36,9 +36,14 @@ class CredentialInfo(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None
     tags: tuple[str, ...]
     meta: dict[str, Any]
-    key_id: str
     created_at: datetime
     updated_at: datetime
+
+
+class CredentialInfo(CredentialView, frozen=True, kw_only=True):
+    """What is known of a credential besides its values."""
+
+    key_id: str
 
 
 class CredentialStore:

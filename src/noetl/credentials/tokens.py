@@ -42,7 +42,7 @@ class TokenInfo(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
-    user_id: UUID | None = None
+    user_id: UUID | None
     """The person it belongs to; it reads what that person's roles let it read."""
 
     def state(self, now: datetime) -> Literal["live", "expired", "revoked"]:

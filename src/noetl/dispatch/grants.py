@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from noetl.model.ids import Id64
 from noetl.model.payload_ref import PayloadRef
 from noetl.plan.state import Result
 
@@ -31,8 +32,8 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
 class LoopGrant(msgspec.Struct, frozen=True, kw_only=True):
     """The loop a slot belongs to."""
 
-    stage_id: int
-    loop_id: int
+    stage_id: Id64
+    loop_id: Id64
     mode: str
     total: int | None
     frame: dict[str, Any]
@@ -44,14 +45,14 @@ class LoopGrant(msgspec.Struct, frozen=True, kw_only=True):
 class CommandGrant(msgspec.Struct, frozen=True, kw_only=True):
     """One step's work, leased."""
 
-    execution_id: int
+    execution_id: Id64
     command_id: str
     step: str
     attempt: int
     token: str
     lease_seconds: float
     catalog_id: str
-    issued_event_id: int
+    issued_event_id: Id64
     context: StepContext
     loop: LoopGrant | None = None
     left: tuple[str, str] | None = None
@@ -66,11 +67,11 @@ class CommandGrant(msgspec.Struct, frozen=True, kw_only=True):
 class FrameGrant(msgspec.Struct, frozen=True, kw_only=True):
     """A window of a stage's rows, leased."""
 
-    execution_id: int
+    execution_id: Id64
     step: str
-    stage_id: int
-    loop_id: int
-    frame_id: int
+    stage_id: Id64
+    loop_id: Id64
+    frame_id: Id64
     frame_index: int
     first_index: int
     row_count: int
@@ -130,7 +131,7 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
 class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How a child execution ended."""
 
-    execution_id: int
+    execution_id: Id64
     status: str
     data: Any = None
     error: str | None = None

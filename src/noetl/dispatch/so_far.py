@@ -31,14 +31,20 @@ WHERE s.execution_id = $1 AND f.status = 'LEASED' ORDER BY s.stage_id
 """
 
 
-class StageSoFar(msgspec.Struct, kw_only=True):
-    """What came of a stage's rows, committed or not, and how quickly those in hand are worked off."""
+class SoFarView(msgspec.Struct, kw_only=True):
+    """What workers say came of a stage's rows up to now, those of frames included that are not committed yet."""
+
+    rows_done: int
+    rows_failed: int
+    rows_per_second: float
+    """How quickly rows of such frames are worked off."""
+
+
+class StageSoFar(SoFarView, kw_only=True):
+    """What came of the rows of one stage, committed or not."""
 
     stage_id: int
     loop_id: int | None
-    rows_done: int
-    rows_failed: int
-    rows_per_second: float = 0.0
 
 
 class _Said(msgspec.Struct, array_like=True):
@@ -95,7 +101,7 @@ class LoopsSoFar:
             if said is None:
                 continue
             sums = {name: row[name] for name in ("loop_id", "rows_done", "rows_failed")}
-            stage = found.setdefault(stage_id, StageSoFar(stage_id=stage_id, **sums))
+            stage = found.setdefault(stage_id, StageSoFar(stage_id=stage_id, rows_per_second=0.0, **sums))
             failed = min(said.rows_failed, row["row_count"])
             stage.rows_failed += failed
             stage.rows_done += min(said.rows_done, row["row_count"] - failed)

@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from threading import Lock
-from typing import Final
+from typing import Annotated, Final
 from uuid import UUID, uuid5
 
 from blake3 import blake3
+from msgspec import Meta
 
 from noetl.errors import ConfigError, InputError, Unavailable
 from noetl.model.canonical import canonical_json
@@ -29,6 +30,11 @@ MAX_AHEAD_MS: Final = 10_000
 
 ROOT_ID_LIMIT: Final = 1 << 40
 """Ids below belong to organizations. As times they lie in the first minutes of 2024, so they are never minted."""
+
+ID_PATTERN: Final = "^[1-9][0-9]{0,18}$"
+Id64 = Annotated[int, Meta(extra_json_schema={"pattern": ID_PATTERN})]
+"""An id in a struct that callers of the API see: a number in code and decimal text in JSON, whose numbers are exact to 53
+bits only."""
 
 _TIME_SHIFT: Final = NODE_BITS + SEQUENCE_BITS
 _SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from noetl.model.dataset import Field, FileEntry, Manifest
+from noetl.model.ids import Id64
 from noetl.model.lineage import Lineage
 from noetl.model.payload_ref import PayloadRef
 
@@ -69,7 +70,7 @@ class TaskGrant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything a worker needs for one attempt at one task; the same for every runtime."""
 
     lease: TaskLease
-    execution_id: int
+    execution_id: Id64
     job_id: str
     dag: str
     job: str

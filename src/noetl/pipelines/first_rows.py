@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,6 +52,27 @@ def first_rows(
         if missing <= 0:
             break
     return pa.concat_tables(found) if found else schema.empty_table()
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON knows it: numbers that JSON lacks, times and bytes as text."""
+    match value:
+        case None | str() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Decimal():
+            return str(value)
+        case bytes():
+            return b64encode(value).decode()
+        case dict():
+            return {str(name): json_value(one) for name, one in value.items()}
+        case list() | tuple():
+            return [json_value(one) for one in value]
+        case _:
+            return str(value)
 
 
 def _candidates(

@@ -38,7 +38,7 @@ WHERE d.published OR NOT $1 ORDER BY d.name
 """  # noqa: S608 - constants
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class ListedDataset(msgspec.Struct, frozen=True, kw_only=True):
     """A dataset and what readers find in it now; no generation where no version of its DAG serves it."""
 
     dataset: Dataset
@@ -86,12 +86,12 @@ class DatasetReader:
         self._dags = DagReader(database, payloads)
         self.datasets = Datasets(database, payloads, history)
 
-    async def listed(self, *, published_only: bool) -> list[Listed]:
+    async def listed(self, *, published_only: bool) -> list[ListedDataset]:
         """Return datasets by name, with what stands in the generation that readers have."""
         async with self._database.transaction(self._scope) as connection:
             rows = await connection.fetch(_LISTED, published_only)
         return [
-            Listed(
+            ListedDataset(
                 dataset=dataset_of({name: value for name, value in row.items() if name in _OF_DATASET}),
                 **{name: value for name, value in row.items() if name not in _OF_DATASET},
             )

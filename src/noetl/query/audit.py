@@ -51,8 +51,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     datasets: tuple[QueriedDataset, ...] = ()
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A query of the past."""
+class PublicQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a query of the past, besides the point of its data."""
 
     query_id: str
     outcome: Outcome
@@ -62,12 +62,17 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     user_id: str | None
     engine: str
     sql_sha256: str
-    mark: str | None
     datasets: tuple[QueriedDataset, ...]
     rows: int | None
     bytes: int | None
     milliseconds: float
     asked_at: datetime
+
+
+class Asked(PublicQuery, frozen=True, kw_only=True):
+    """A query of the past."""
+
+    mark: str | None
 
 
 class Audit:

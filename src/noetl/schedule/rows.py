@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from noetl.model.ids import Id64
 from noetl.model.stream import Scope
 from noetl.schedule.planning import SlotFacts
 from noetl.schedule.spec import Kind, Named, Spec
@@ -58,20 +59,19 @@ class ScheduleRow(DueRow, frozen=True, kw_only=True):
     changed_at: datetime
 
 
-class SlotRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One slot; `stale` is one whose runner was lost and which nobody has taken back yet."""
+class SlotView(msgspec.Struct, frozen=True, kw_only=True):
+    """One planned moment that was claimed; `run_id` is the execution it started."""
 
-    schedule_id: str
     plan_time: datetime
     status: SlotStatus
+    stale: bool
+    """Whether its runner was lost and nobody has taken it back yet."""
     attempt: int
     max_attempts: int
     manual: bool
-    run_id: int | None
+    run_id: Id64 | None
     next_retry_at: datetime | None
     runner: str | None
-    lease_until: datetime | None
-    last_heartbeat: datetime | None
     started_at: datetime
     finished_at: datetime | None
     duration_ms: int | None
@@ -80,7 +80,14 @@ class SlotRow(msgspec.Struct, frozen=True, kw_only=True):
     error_code: str | None
     error: str | None
     skipped_reason: str | None
-    stale: bool
+
+
+class SlotRow(SlotView, frozen=True, kw_only=True):
+    """One slot as its row has it, with its schedule and its lease."""
+
+    schedule_id: str
+    lease_until: datetime | None
+    last_heartbeat: datetime | None
 
     @property
     def facts(self) -> SlotFacts:

@@ -18,7 +18,7 @@ from tests.acceptance.api_pipelines.conftest import Parts
 from tests.unit.api.serving import HOME, Server, running
 from tests.unit.dispatch.tasks.ground import Ground
 
-from noetl.api.services import HookLimits
+from noetl.api.hook_gate import HookLimits
 from noetl.dispatch.sources.signatures import signature_of
 from noetl.errors import InputError
 from noetl.model.stream import Scope

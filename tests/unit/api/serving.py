@@ -14,7 +14,6 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from noetl.api.app import make_app
 from noetl.api.serve import serve
 from noetl.api.services import Services
 from noetl.catalog.playbooks import Catalog
@@ -147,7 +146,7 @@ def make_services(
 async def running(services: Services, projections: Projections, *, auth: bool) -> AsyncIterator[Server]:
     """Serve on a free port for the time of the block."""
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(make_app(services), "127.0.0.1", 0, auth_configured=auth, ready=port.set_result))
+    task = asyncio.create_task(serve(services, "127.0.0.1", 0, auth_configured=auth, ready=port.set_result))
     try:
         async with aiohttp.ClientSession() as session:
             yield Server(f"http://127.0.0.1:{await port}", services, session, projections)

@@ -8,7 +8,6 @@ import aiohttp
 import pytest
 from tests.unit.api.serving import TWO_STEPS, Server
 
-from noetl.api.app import make_app
 from noetl.api.listening import is_loopback
 from noetl.api.serve import serve
 from noetl.errors import ConfigError, Unavailable
@@ -25,7 +24,7 @@ def test_only_loopback_addresses_count_as_such(host: str, expected: bool) -> Non
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "example.com"])
 async def test_a_server_without_tokens_is_not_opened_to_others(server: Server, host: str) -> None:
     with pytest.raises(ConfigError) as refusal:
-        await serve(make_app(server.services), host, 0, auth_configured=False)
+        await serve(server.services, host, 0, auth_configured=False)
     assert refusal.value.hint is not None
     assert "token create" in refusal.value.hint
 
@@ -33,7 +32,7 @@ async def test_a_server_without_tokens_is_not_opened_to_others(server: Server, h
 async def test_a_port_that_is_taken_is_told(server: Server) -> None:
     port = int(server.url.rpartition(":")[2])
     with pytest.raises(Unavailable, match=str(port)):
-        await serve(make_app(server.services), "127.0.0.1", port, auth_configured=False)
+        await serve(server.services, "127.0.0.1", port, auth_configured=False)
 
 
 async def test_a_server_that_stops_answers_what_waits_and_takes_no_more(server: Server) -> None:
@@ -41,9 +40,7 @@ async def test_a_server_that_stops_answers_what_waits_and_takes_no_more(server: 
     name = await server.start("tests/two")
     loop = asyncio.get_running_loop()
     port: asyncio.Future[int] = loop.create_future()
-    served = asyncio.create_task(
-        serve(make_app(server.services), "127.0.0.1", 0, auth_configured=False, ready=port.set_result)
-    )
+    served = asyncio.create_task(serve(server.services, "127.0.0.1", 0, auth_configured=False, ready=port.set_result))
     url = f"http://127.0.0.1:{await port}"
     began = loop.time()
     async with aiohttp.ClientSession() as session:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from noetl.api.endpoint import ANYONE, READERS, WRITERS, Answer, Call, Routes
-from noetl.api.wire import NO_NUL, Body, Name, ReadTokenText, View
-from noetl.catalog.playbooks import Entry, Registered, catalog_stream
+from noetl.api.wire import NO_NUL, Body, Name, ReadTokenText, Version, View, combined
+from noetl.catalog.playbooks import CatalogVersion, Registered, catalog_stream
 from noetl.errors import NotFound
 from noetl.model.ids import organization_root_id
 from noetl.model.read_token import VersionToken
@@ -17,7 +17,6 @@ from noetl.playbook.templates import compile_value
 
 routes = Routes("catalog")
 
-Version = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _TYPES: tuple[tuple[type, str], ...] = (
     (bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"), (dict, "object"),
 )  # fmt: skip
@@ -28,18 +27,6 @@ class RegisterRequest(Body, frozen=True, kw_only=True):
 
     content: Annotated[str, Meta(max_length=4_000_000, pattern=NO_NUL)]
     resource_type: Literal["playbook", "Playbook"] = "playbook"
-
-
-class CatalogVersion(View, frozen=True, kw_only=True):
-    """One registered version."""
-
-    catalog_id: str
-    path: str
-    version: int
-    kind: str
-    digest: str
-    registered_at: datetime
-    removed: bool
 
 
 class CatalogSource(CatalogVersion, frozen=True, kw_only=True):
@@ -58,7 +45,7 @@ class RegisterAnswer(ChangeAnswer, frozen=True, kw_only=True):
     """The version that stands; `created` is false when the same source stood already."""
 
     created: bool
-    warnings: list[str]
+    warnings: tuple[str, ...]
 
 
 class CatalogListRequest(Body, frozen=True, kw_only=True):
@@ -72,7 +59,7 @@ class CatalogListRequest(Body, frozen=True, kw_only=True):
 class CatalogList(View, frozen=True, kw_only=True):
     """The newest version in use of each path; `next_after` is null on the last page."""
 
-    entries: list[CatalogVersion]
+    entries: Sequence[CatalogVersion]
     next_after: str | None
 
 
@@ -86,7 +73,7 @@ class CatalogVersions(View, frozen=True, kw_only=True):
     """All versions of a path, the oldest first."""
 
     path: str
-    versions: list[CatalogVersion]
+    versions: Sequence[CatalogVersion]
 
 
 class VersionRequest(Body, frozen=True, kw_only=True):
@@ -115,9 +102,7 @@ class UiSchema(View, frozen=True, kw_only=True):
 async def register_playbook(call: Call, body: RegisterRequest) -> Answer | RegisterAnswer:
     """Register a playbook under the path it names; the same source again gives the version that stands."""
     done = await call.services.catalog.register(call.scope, body.content)
-    answer = RegisterAnswer(
-        **_fields(done.entry), read_token=_token(call, done), created=done.created, warnings=list(done.warnings)
-    )
+    answer = combined(RegisterAnswer, done, done.entry, read_token=_token(call, done))
     return Answer(answer, 201 if done.created else 200)
 
 
@@ -127,7 +112,7 @@ async def list_playbooks(call: Call, body: CatalogListRequest | None = None) -> 
     body = body or CatalogListRequest()
     found = await call.services.catalog.newest(call.scope, body.prefix, body.after, body.limit)
     return CatalogList(
-        entries=[_version(entry) for entry in found],
+        entries=found,
         next_after=found[-1].path if len(found) == body.limit else None,
     )
 
@@ -138,21 +123,21 @@ async def list_versions(call: Call, body: PathRequest) -> CatalogVersions:
     found = await call.services.catalog.versions(call.scope, body.path)
     if not found:
         raise NotFound(f"the catalog has no playbook {body.path}", hint="POST /api/catalog/list shows what there is")
-    return CatalogVersions(path=body.path, versions=[_version(entry) for entry in found])
+    return CatalogVersions(path=body.path, versions=found)
 
 
 @routes.post("/api/catalog/delete", WRITERS, repeatable=True)
 async def remove_version(call: Call, body: VersionRequest) -> ChangeAnswer:
     """Take a version out of use; executions of it go on."""
     done = await call.services.catalog.set_removed(call.scope, body.path, body.version, removed=True)
-    return ChangeAnswer(**_fields(done.entry), read_token=_token(call, done))
+    return combined(ChangeAnswer, done.entry, read_token=_token(call, done))
 
 
 @routes.post("/api/catalog/restore", WRITERS, repeatable=True)
 async def restore_version(call: Call, body: VersionRequest) -> ChangeAnswer:
     """Take a version back into use."""
     done = await call.services.catalog.set_removed(call.scope, body.path, body.version, removed=False)
-    return ChangeAnswer(**_fields(done.entry), read_token=_token(call, done))
+    return combined(ChangeAnswer, done.entry, read_token=_token(call, done))
 
 
 @routes.get("/api/catalog/{path:path}/ui_schema", READERS)
@@ -172,21 +157,12 @@ async def get_ui_schema(call: Call, path: str, query: VersionQuery) -> UiSchema:
 @routes.get("/api/catalog/{path:path}", ANYONE)
 async def get_playbook(call: Call, path: str, query: VersionQuery) -> CatalogSource:
     """Return a version with its source, by path or by catalog id."""
-    entry = await call.services.catalog.get(call.scope, path, query.version)
-    return CatalogSource(**_fields(entry), content=entry.content)
+    return combined(CatalogSource, await call.services.catalog.get(call.scope, path, query.version))
 
 
 def _token(call: Call, done: Registered) -> str:
     root = organization_root_id(call.scope.tenant_id, call.scope.organization_id)
     return str(VersionToken(root, catalog_stream(call.scope, done.entry.path).stream_id, done.stream_version))
-
-
-def _fields(entry: Entry) -> dict[str, Any]:
-    return {name: getattr(entry, name) for name in CatalogVersion.__struct_fields__}
-
-
-def _version(entry: Entry) -> CatalogVersion:
-    return CatalogVersion(**_fields(entry))
 
 
 def _property(name: str, value: Any) -> dict[str, Any]:

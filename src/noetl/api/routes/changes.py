@@ -2,34 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from noetl.api.endpoint import READERS, WRITERS, Answer, Call, Routes
-from noetl.api.routes.change_views import (
-    BackfillAnswer,
-    BackfillChange,
-    BackfillPage,
-    BackfillRequest,
-    BackfillsQuery,
-    BackfillView,
-    InvalidateRequest,
-    InvalidationPage,
-    InvalidationsQuery,
-    InvalidationView,
-    JobStateView,
-    ReconciledView,
-    ReconcileRequest,
-    backfill_view,
-    invalidation_view,
-    plan_view,
-    reconciled_view,
-)
-from noetl.api.routes.dags import pipelines_of
-from noetl.dispatch.changes.backfill_rows import Backfill
+from noetl.api.wire import NO_NUL, Body, Name, Text, View, combined
+from noetl.dispatch.changes.backfill_plans import PlanView
+from noetl.dispatch.changes.backfill_rows import BackfillStatus, Progress, PublicBackfill
 from noetl.dispatch.changes.changes import Changes
-from noetl.dispatch.changes.operator_states import job_state
+from noetl.dispatch.changes.invalidating import PublicInvalidation
+from noetl.dispatch.changes.operator_states import JobState, job_state
+from noetl.dispatch.changes.reconciling import Reconciled
+from noetl.model.catalogue.changes import InvalidationReason
+from noetl.model.ids import ID_PATTERN
 
 routes = Routes("changes")
+
+
+_Key = Annotated[str, Meta(min_length=1, max_length=10_000, pattern=NO_NUL)]
+_Bound = Annotated[str, Meta(min_length=1, max_length=255, pattern=NO_NUL)]
+_Cursor = Annotated[str, Meta(pattern=ID_PATTERN)]
+_Limit = Annotated[int, Meta(ge=1, le=500)]
+
+
+class InvalidateRequest(Body, frozen=True, kw_only=True):
+    """What is wrong: a partition, or rows as COLUMN:FROM..TO."""
+
+    partition_key: _Key | None = None
+    where: _Key | None = None
+    reason: InvalidationReason = "manual"
+    note: Text | None = None
+
+
+class InvalidationsQuery(Body, frozen=True, kw_only=True):
+    """Which invalidations to list."""
+
+    status: Literal["open", "closed"] | None = None
+    cursor: _Cursor | None = None
+    limit: _Limit = 50
+
+
+class InvalidationView(PublicInvalidation, frozen=True, kw_only=True):
+    """Rows that were said to be wrong; `tasks` counts what follows by DAG.JOB, `done` what of it is worked off."""
+
+    tasks: dict[str, int]
+    done: dict[str, int]
+
+
+class InvalidationPage(View, frozen=True, kw_only=True):
+    """Invalidations, the newest first; `next_cursor` is null on the last page."""
+
+    invalidations: list[InvalidationView]
+    next_cursor: str | None
+
+
+class BackfillRequest(Body, frozen=True, kw_only=True):
+    """Which partitions to build again; `to` is not part of the range."""
+
+    start: _Bound
+    end: _Bound
+    step: _Bound | None = None
+    partition: dict[str, Text] | None = None
+    """Values of other partition columns."""
+    max_in_flight: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    dry_run: bool = False
+    """Only say what would be done."""
+
+
+class BackfillsQuery(Body, frozen=True, kw_only=True):
+    """Which backfills to list."""
+
+    status: BackfillStatus | None = None
+    cursor: _Cursor | None = None
+    limit: _Limit = 50
+
+
+class BackfillView(PublicBackfill, frozen=True, kw_only=True):
+    """A backfill and how far it is."""
+
+    progress: Progress | None = None
+    """What became of its tasks; only where one backfill is asked for."""
+
+
+class BackfillPage(View, frozen=True, kw_only=True):
+    """Backfills, the newest first; `next_cursor` is null on the last page."""
+
+    backfills: list[BackfillView]
+    next_cursor: str | None
+
+
+class BackfillAnswer(View, frozen=True, kw_only=True):
+    """What was planned, and the backfill that does it; none of a dry run."""
+
+    plan: PlanView
+    backfill: BackfillView | None
+
+
+class BackfillChange(Body, frozen=True, kw_only=True):
+    """Why a backfill is changed."""
+
+    reason: Text | None = None
+
+
+class ReconcileRequest(Body, frozen=True, kw_only=True):
+    """Which DAG to look at: all unless told."""
+
+    dag: Name | None = None
 
 
 @routes.post("/api/datasets/{name}/invalidate", WRITERS, status=201, keyed=True)
@@ -49,7 +128,7 @@ async def invalidate_dataset(call: Call, name: str, body: InvalidateRequest) -> 
         by=call.caller.name,
         key=call.key,
     )
-    return invalidation_view(one)
+    return combined(InvalidationView, one)
 
 
 @routes.get("/api/invalidations", READERS)
@@ -61,7 +140,7 @@ async def list_invalidations(call: Call, query: InvalidationsQuery) -> Invalidat
     )
     page = found[: query.limit]
     return InvalidationPage(
-        invalidations=[invalidation_view(one) for one in page],
+        invalidations=[combined(InvalidationView, one) for one in page],
         next_cursor=str(page[-1].invalidation_id) if len(found) > len(page) else None,
     )
 
@@ -69,7 +148,7 @@ async def list_invalidations(call: Call, query: InvalidationsQuery) -> Invalidat
 @routes.get("/api/invalidations/{invalidation_id}", READERS)
 async def get_invalidation(call: Call, invalidation_id: int) -> InvalidationView:
     """Return one invalidation."""
-    return invalidation_view(await _changes(call).invalidations.show(call.scope, invalidation_id))
+    return combined(InvalidationView, await _changes(call).invalidations.show(call.scope, invalidation_id))
 
 
 @routes.post("/api/datasets/{name}/backfill", WRITERS, status=201, keyed=True)
@@ -89,9 +168,9 @@ async def backfill_dataset(call: Call, name: str, body: BackfillRequest) -> Answ
         max_in_flight=body.max_in_flight,
     )
     if body.dry_run:
-        return Answer(BackfillAnswer(plan=plan_view(plan), backfill=None), 200)
+        return Answer(BackfillAnswer(plan=plan, backfill=None), 200)
     one = await changes.backfills.request(call.scope, found, plan, by=call.caller.name, key=call.key)
-    return BackfillAnswer(plan=plan_view(plan), backfill=backfill_view(one))
+    return BackfillAnswer(plan=plan, backfill=combined(BackfillView, one))
 
 
 @routes.get("/api/backfills", READERS)
@@ -101,7 +180,7 @@ async def list_backfills(call: Call, query: BackfillsQuery) -> BackfillPage:
     found = await _changes(call).backfills.listed(call.scope, status=query.status, before=before, limit=query.limit + 1)
     page = found[: query.limit]
     return BackfillPage(
-        backfills=[backfill_view(one) for one in page],
+        backfills=[combined(BackfillView, one) for one in page],
         next_cursor=str(page[-1].backfill_id) if len(found) > len(page) else None,
     )
 
@@ -109,52 +188,49 @@ async def list_backfills(call: Call, query: BackfillsQuery) -> BackfillPage:
 @routes.get("/api/backfills/{backfill_id}", READERS)
 async def get_backfill(call: Call, backfill_id: int) -> BackfillView:
     """Return a backfill with what became of its tasks."""
-    return backfill_view(*(await _changes(call).backfills.progress(call.scope, backfill_id)))
+    one, progress = await _changes(call).backfills.progress(call.scope, backfill_id)
+    return combined(BackfillView, one, progress=progress)
 
 
 @routes.post("/api/backfills/{backfill_id}/pause", WRITERS, repeatable=True)
 async def pause_backfill(call: Call, backfill_id: int, body: BackfillChange | None = None) -> BackfillView:
     """Give out no further partitions for a while; tasks under way go on."""
-    own, reason = _changes(call).backfills, None if body is None else body.reason
-    return await _changed(call, lambda: own.pause(call.scope, backfill_id, by=call.caller.name, reason=reason))
+    reason = None if body is None else body.reason
+    await _changes(call).backfills.pause(call.scope, backfill_id, by=call.caller.name, reason=reason)
+    return await get_backfill(call, backfill_id)
 
 
 @routes.post("/api/backfills/{backfill_id}/resume", WRITERS, repeatable=True)
 async def resume_backfill(call: Call, backfill_id: int) -> BackfillView:
     """Go on with a backfill that was paused."""
-    own = _changes(call).backfills
-    return await _changed(call, lambda: own.resume(call.scope, backfill_id, by=call.caller.name))
+    await _changes(call).backfills.resume(call.scope, backfill_id, by=call.caller.name)
+    return await get_backfill(call, backfill_id)
 
 
 @routes.post("/api/backfills/{backfill_id}/cancel", WRITERS, repeatable=True)
 async def cancel_backfill(call: Call, backfill_id: int, body: BackfillChange | None = None) -> BackfillView:
     """Give a backfill up: what waits is not built, what runs is stopped, what was built stays."""
-    own, reason = _changes(call).backfills, None if body is None else body.reason
-    return await _changed(call, lambda: own.cancel(call.scope, backfill_id, by=call.caller.name, reason=reason))
+    reason = None if body is None else body.reason
+    await _changes(call).backfills.cancel(call.scope, backfill_id, by=call.caller.name, reason=reason)
+    return await get_backfill(call, backfill_id)
 
 
 @routes.post("/api/reconcile", WRITERS, repeatable=True)
-async def reconcile_datasets(call: Call, body: ReconcileRequest | None = None) -> ReconciledView:
+async def reconcile_datasets(call: Call, body: ReconcileRequest | None = None) -> Reconciled:
     """Find partitions that were missed, of one DAG or of all, and have them built."""
     dag = None if body is None else body.dag
-    return reconciled_view(await _changes(call).reconciling.reconcile(call.scope, dag, by=call.caller.name))
+    return await _changes(call).reconciling.reconcile(call.scope, dag, by=call.caller.name)
 
 
 @routes.get("/api/dags/{dag}/jobs/{job}/state", READERS)
-async def get_job_state(call: Call, dag: str, job: str) -> JobStateView:
+async def get_job_state(call: Call, dag: str, job: str) -> JobState:
     """Return what the operator of a job keeps between tasks, in the version that serves."""
-    pipelines_of(call)
-    found = await job_state(call.services.database, call.scope, f"{dag}.{job}")
-    return JobStateView(**{name: getattr(found, name) for name in JobStateView.__struct_fields__})
-
-
-async def _changed(call: Call, change: Callable[[], Awaitable[Backfill]]) -> BackfillView:
-    one = await change()
-    return backfill_view(*(await _changes(call).backfills.progress(call.scope, one.backfill_id)))
+    call.pipelines()
+    return await job_state(call.services.database, call.scope, f"{dag}.{job}")
 
 
 def _changes(call: Call) -> Changes:
-    pipelines, services = pipelines_of(call), call.services
+    pipelines, services = call.pipelines(), call.services
     return Changes(
         services.database,
         services.ledger,

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from noetl.api.endpoint import ANYONE, ONLY_WORKERS, WORKERS, Call, Routes
-from noetl.api.leased import CommandLease, Leased
+from noetl.api.leased import CommandLease
 from noetl.api.sealing import SealedAnswer, sealed
 from noetl.api.wire import Body, Name, Text, View
 from noetl.credentials.secret import revealed, secrets_in
@@ -147,7 +147,7 @@ async def claim_commands(call: Call, body: ClaimRequest) -> ClaimAnswer:
         if grants or over or await call.request.is_disconnected():
             break
     for grant in grants:
-        leased(call).keep(call.scope, grant)
+        call.services.leased.keep(call.scope, grant)
     return ClaimAnswer(commands=grants)
 
 
@@ -157,20 +157,20 @@ async def complete_command(call: Call, body: CompleteRequest) -> CompleteAnswer:
     ref, scope = body.lease.ref(), call.scope
 
     async def complete() -> CompleteAnswer:
-        grant = await leased(call).command(scope, ref)
+        grant = await call.services.leased.command(scope, ref)
         # What came of a stage's rows is counted here, whatever a worker says.
         report = msgspec.structs.replace(body.report, command_id=ref.id, attempt=ref.attempt, tally=None, near=None)
         dispatch = call.services.engine.dispatch(scope)
         try:
             following = await dispatch.complete(grant, report, worker=body.worker_id, take_next=body.take_next)
         except LeaseLost:
-            raise await leased(call).lost(scope, ref) from None
-        leased(call).forget(scope, ref)
+            raise await call.services.leased.lost(scope, ref) from None
+        call.services.leased.forget(scope, ref)
         if following is not None:
-            leased(call).keep(scope, following)
+            call.services.leased.keep(scope, following)
         return CompleteAnswer(next=following)
 
-    answer: CompleteAnswer = await leased(call).once(("complete", scope, ref), complete)
+    answer: CompleteAnswer = await call.services.leased.once(("complete", scope, ref), complete)
     return answer
 
 
@@ -182,8 +182,8 @@ async def resolve_keychain(call: Call, body: KeychainRequest) -> SealedAnswer:
     """
     ref = body.lease.ref()
     # A grant that this server remembers may have run out since; nobody is given secrets for it.
-    await leased(call).lease_until(call.scope, ref)
-    grant = await leased(call).command(call.scope, ref)
+    await call.services.leased.lease_until(call.scope, ref)
+    grant = await call.services.leased.command(call.scope, ref)
     playbook = await call.services.engine.dispatch(call.scope).playbook(grant.catalog_id)
     if not playbook.keychain:
         return sealed(call, {"keychain": {}, "secrets": []})
@@ -203,13 +203,13 @@ async def start_command(call: Call, body: StartedRequest) -> None:
     ref, scope = body.lease.ref(), call.scope
 
     async def start() -> None:
-        grant = await leased(call).command(scope, ref)
+        grant = await call.services.leased.command(scope, ref)
         try:
             await call.services.engine.dispatch(scope).started(grant, body.application_id, body.job_tag)
         except LeaseLost:
-            raise await leased(call).lost(scope, ref) from None
+            raise await call.services.leased.lost(scope, ref) from None
 
-    await leased(call).once(("started", scope, ref), start)
+    await call.services.leased.once(("started", scope, ref), start)
 
 
 @routes.post("/api/commands/give-back", WORKERS, status=204)
@@ -218,21 +218,21 @@ async def give_back_command(call: Call, body: GiveBackRequest) -> None:
     ref, scope = body.lease.ref(), call.scope
 
     async def give_back() -> None:
-        grant = await leased(call).command(scope, ref)
+        grant = await call.services.leased.command(scope, ref)
         dispatch = call.services.engine.dispatch(scope)
         try:
             await dispatch.give_back(grant, body.reason, delay_seconds=body.delay_seconds)
         except LeaseLost:
-            raise await leased(call).lost(scope, ref) from None
-        leased(call).forget(scope, ref)
+            raise await call.services.leased.lost(scope, ref) from None
+        call.services.leased.forget(scope, ref)
 
-    await leased(call).once(("give-back", scope, ref), give_back)
+    await call.services.leased.once(("give-back", scope, ref), give_back)
 
 
 @routes.post("/api/commands/children", WORKERS)
 async def run_child(call: Call, body: ChildRequest) -> ChildAnswer:
     """Start a child execution unless it runs already, and wait for its end."""
-    grant = await leased(call).command(call.scope, body.lease.ref())
+    grant = await call.services.leased.command(call.scope, body.lease.ref())
     dispatch = call.services.engine.dispatch(call.scope)
     waiting = asyncio.ensure_future(dispatch.run_child(grant, body.child))
     stopping = asyncio.ensure_future(call.services.stopping.wait())
@@ -260,9 +260,3 @@ async def get_command(call: Call, execution_id: int, command_id: str) -> Command
     # One that was issued and neither stands open nor ended by itself went with its execution.
     word = ended["event_type"].rpartition(".")[2].upper()
     return CommandView(**known, step=ended["node_name"] or "", status="CANCELLED" if word == "ISSUED" else word)
-
-
-def leased(call: Call) -> Leased:
-    """Return the leases this server knows."""
-    found: Leased = call.request.app.state.leased
-    return found

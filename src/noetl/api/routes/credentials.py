@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, field
@@ -11,7 +11,7 @@ from noetl.api.endpoint import ADMINS, ONLY_WORKERS, READERS, Call, Routes
 from noetl.api.sealing import SealedAnswer, sealed
 from noetl.api.wire import Body, Name, Text, View
 from noetl.credentials.secret import revealed
-from noetl.credentials.store import CredentialInfo, CredentialStore
+from noetl.credentials.store import CredentialStore, CredentialView
 from noetl.errors import Unsupported
 
 routes = Routes("credentials")
@@ -28,23 +28,10 @@ class CredentialRequest(Body, frozen=True, kw_only=True):
     meta: dict[str, Any] = field(default_factory=dict)
 
 
-class CredentialView(View, frozen=True, kw_only=True):
-    """What may be shown of a credential."""
-
-    name: str
-    type: str
-    fields: list[str]
-    description: str | None
-    tags: list[str]
-    meta: dict[str, Any]
-    created_at: datetime
-    updated_at: datetime
-
-
 class CredentialList(View, frozen=True, kw_only=True):
     """All credentials, by name."""
 
-    credentials: list[CredentialView]
+    credentials: Sequence[CredentialView]
 
 
 class TypeQuery(Body, frozen=True, kw_only=True):
@@ -62,22 +49,21 @@ class CredentialName(Body, frozen=True, kw_only=True):
 @routes.post("/api/credentials", ADMINS, status=201, repeatable=True)
 async def put_credential(call: Call, body: CredentialRequest) -> CredentialView:
     """Keep a credential, encrypted."""
-    info = await _store(call).put(
+    return await _store(call).put(
         call.scope, body.name, body.type, body.data, description=body.description, tags=body.tags, meta=body.meta
     )
-    return _view(info)
 
 
 @routes.get("/api/credentials", READERS)
 async def list_credentials(call: Call, query: TypeQuery) -> CredentialList:
     """List what may be shown of all credentials."""
-    return CredentialList(credentials=[_view(info) for info in await _store(call).list(call.scope, query.type)])
+    return CredentialList(credentials=await _store(call).list(call.scope, query.type))
 
 
 @routes.get("/api/credentials/{name}", READERS)
 async def get_credential(call: Call, name: str) -> CredentialView:
     """Return what may be shown of a credential: never its values."""
-    return _view(await _store(call).describe(call.scope, name))
+    return await _store(call).describe(call.scope, name)
 
 
 @routes.post("/api/worker/credential", ONLY_WORKERS)
@@ -100,16 +86,3 @@ def _store(call: Call) -> CredentialStore:
             hint="give it NOETL_SECRET_KEY or a key directory, as docs/operations.md says",
         )
     return call.services.credentials
-
-
-def _view(info: CredentialInfo) -> CredentialView:
-    return CredentialView(
-        name=info.name,
-        type=info.type,
-        fields=list(info.fields),
-        description=info.description,
-        tags=list(info.tags),
-        meta=info.meta,
-        created_at=info.created_at,
-        updated_at=info.updated_at,
-    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from noetl.api.endpoint import OPERATORS, Call, Routes
-from noetl.api.wire import Body, View
+from noetl.api.wire import Body, View, combined
 from noetl.curated.reading import CuratedReads, Reader
 from noetl.curated.rules import told
 from noetl.curated.view import CuratedView
@@ -61,8 +62,8 @@ class CuratedAnswer(View, frozen=True, kw_only=True):
     read_id: str
     view: str
     version: int
-    columns: list[str]
-    rows: list[list[Any]]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
     """In the order of the columns."""
     withheld: bool
     as_of: str
@@ -83,16 +84,13 @@ async def read_curated_view(call: Call, name: str, query: CuratedQuery) -> Curat
     caller = call.caller
     reader = Reader(caller.scope, caller.name, caller.token_id)
     answer = await _reads(call).read(reader, name, query.engine)
-    return CuratedAnswer(
+    return combined(
+        CuratedAnswer,
+        answer,
         read_id=str(answer.read_id),
         view=answer.view.name,
         version=answer.view.version,
-        columns=list(answer.columns),
-        rows=[list(row) for row in answer.rows],
-        withheld=answer.withheld,
         as_of=answer.mark.token(),
-        since=answer.since,
-        engine=answer.engine,
         milliseconds=round(answer.milliseconds, 3),
     )
 

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Annotated
+
+from msgspec import Meta
 
 from noetl.api.endpoint import READERS, WRITERS, Answer, Call, Routes
-from noetl.api.routes.commands import leased
-from noetl.api.routes.dag_views import (
-    BundleRequest,
-    CutoverAnswer,
-    DagPage,
-    DagPageQuery,
-    DagStatusView,
-    DagVersionPage,
-    DagVersionQuery,
-    DagVersionRequest,
-    DagVersionView,
-    DagView,
-    DeployAnswer,
-    EmitRequest,
-    RunAnswer,
-    RunQuery,
-    cutover_view,
-    status_view,
-    version_view,
-)
-from noetl.catalog.bundles import DAG_FILE, Bundle, open_bundle, read_bundle, unpack
+from noetl.api.wire import Body, Name, View, combined
+from noetl.catalog.bundles import uploaded_bundle
+from noetl.catalog.dag_rows import DagVersion, PublicDagVersion
+from noetl.catalog.dag_status import JobStatus
+from noetl.catalog.dags import Deployed, Serving
 from noetl.dispatch.tasks.run_states import read_run
+from noetl.dispatch.tasks.runs import RunEnd
 from noetl.errors import InputError, KeyReused, NotFound
-from noetl.pipelines.pipelines import Pipelines
-from noetl.plan.deploying_values import DeployPlan
+from noetl.model.ids import Id64
+from noetl.model.payload_ref import PayloadRef
+from noetl.pipelines.pipelines import Cutover
+from noetl.plan.deploying_values import DeployPlan, VersionStatus
 
 routes = Routes("dags")
 
@@ -40,10 +27,109 @@ _SLICE_SECONDS = 1.0
 """How long one waits before looking whether the caller is still there."""
 
 
+class DagPageQuery(Body, frozen=True, kw_only=True):
+    """Which page to give."""
+
+    cursor: Name | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+
+
+class DagVersionQuery(Body, frozen=True, kw_only=True):
+    """Which version is meant, by its id or the beginning of it."""
+
+    version: Name | None = None
+
+
+class RunQuery(Body, frozen=True, kw_only=True):
+    """How long to wait for the end."""
+
+    wait: Annotated[float, Meta(ge=0, le=60, description="Seconds to wait for the run's end.")] = 0.0
+
+
+class BundleRequest(Body, frozen=True, kw_only=True):
+    """A DAG with its files: a zip with `dag.yaml` at its root."""
+
+    bundle: bytes
+
+
+class DagVersionRequest(Body, frozen=True, kw_only=True):
+    """Which version is meant, by its id or the beginning of it; the obvious one unless told."""
+
+    version: Name | None = None
+
+
+class EmitRequest(Body, frozen=True, kw_only=True):
+    """Which source job to start."""
+
+    job: Name
+
+
+class DagView(View, frozen=True, kw_only=True):
+    """A DAG with the version that serves readers and the newest one."""
+
+    dag: str
+    current: str | None
+    newest: str
+    newest_status: VersionStatus
+    versions: int
+
+
+class DagPage(View, frozen=True, kw_only=True):
+    """DAGs by name; `next_cursor` is null on the last page."""
+
+    dags: list[DagView]
+    next_cursor: str | None
+
+
+class DagVersionView(PublicDagVersion, frozen=True, kw_only=True):
+    """One version of a DAG, and how far it is."""
+
+    bundle: PayloadRef
+
+
+class DagVersionPage(View, frozen=True, kw_only=True):
+    """Versions of a DAG, the newest first; `next_cursor` is null on the last page."""
+
+    versions: list[DagVersionView]
+    next_cursor: str | None
+
+
+class DagStatusView(View, frozen=True, kw_only=True):
+    """One version of a DAG, job by job."""
+
+    version: DagVersionView
+    current: str | None
+    jobs: tuple[JobStatus, ...]
+    obstacles: tuple[str, ...]
+    """What is missing before the version can be ready."""
+
+
+class DeployAnswer(Deployed, frozen=True, kw_only=True):
+    """The version these files stand for; `created` is false when it stood already."""
+
+    dag: str
+    warnings: tuple[str, ...]
+
+
+class CutoverAnswer(Serving, frozen=True, kw_only=True):
+    """The version that serves readers now, and what followed from it."""
+
+    cancelled: tuple[str, ...]
+    """Tasks that nobody needs any more."""
+    caught_up: Id64 | None
+    """The run that works off what came in meanwhile; null if nothing did."""
+
+
+class RunAnswer(RunEnd, frozen=True, kw_only=True):
+    """How a run stands: `open`, `completed`, `failed` or `cancelled`."""
+
+    dag: str
+
+
 @routes.get("/api/dags", READERS)
 async def list_dags(call: Call, query: DagPageQuery) -> DagPage:
     """List the DAGs by name."""
-    dags = pipelines_of(call).dags
+    dags = call.pipelines().dags
     names = [name for name in await dags.names(call.scope) if query.cursor is None or name > query.cursor]
     page = names[: query.limit]
     found = []
@@ -64,8 +150,8 @@ async def list_dags(call: Call, query: DagPageQuery) -> DagPage:
 @routes.post("/api/dags/plan", READERS, repeatable=True)
 async def plan_dag(call: Call, body: BundleRequest) -> DeployPlan:
     """Say what a deploy of these files would create, rebuild and keep, and why; nothing is changed."""
-    pipelines = pipelines_of(call)
-    return await pipelines.plan(await asyncio.to_thread(_bundle, body.bundle))
+    pipelines = call.pipelines()
+    return await pipelines.plan(await asyncio.to_thread(uploaded_bundle, body.bundle))
 
 
 @routes.post("/api/dags/deploy", WRITERS, status=201, keyed=True)
@@ -74,22 +160,18 @@ async def deploy_dag(call: Call, body: BundleRequest) -> Answer | DeployAnswer:
 
     With an Idempotency-Key, a second request under the same key gets the first one's answer.
     """
-    pipelines = pipelines_of(call)
-    bundle = await asyncio.to_thread(_bundle, body.bundle)
+    pipelines = call.pipelines()
+    bundle = await asyncio.to_thread(uploaded_bundle, body.bundle)
     key = call.key
 
     async def deploy() -> tuple[str, DeployAnswer]:
         deployed = await pipelines.deploy(bundle, call.caller.name)
-        return bundle.digest, DeployAnswer(
-            dag=bundle.dag.name,
-            dag_version_id=deployed.dag_version_id,
-            execution_id=str(deployed.execution_id),
-            created=deployed.created,
-            plan=deployed.plan,
-            warnings=[str(warning) for warning in bundle.warnings],
-        )
+        warnings = tuple(str(warning) for warning in bundle.warnings)
+        return bundle.digest, combined(DeployAnswer, deployed, dag=bundle.dag.name, warnings=warnings)
 
-    digest, answer = await deploy() if key is None else await leased(call).once(("deploy", call.scope, key), deploy)
+    digest, answer = (
+        await deploy() if key is None else await call.services.leased.once(("deploy", call.scope, key), deploy)
+    )
     if digest != bundle.digest:
         raise KeyReused(
             f"the key {key!r} stands for the deploy of other files, as version {answer.dag_version_id} of {answer.dag}",
@@ -101,7 +183,7 @@ async def deploy_dag(call: Call, body: BundleRequest) -> Answer | DeployAnswer:
 @routes.get("/api/dags/{dag}/versions", READERS)
 async def list_dag_versions(call: Call, dag: str, query: DagPageQuery) -> DagVersionPage:
     """List the versions of a DAG, the newest first."""
-    versions = await pipelines_of(call).dags.versions(call.scope, dag)
+    versions = await call.pipelines().dags.versions(call.scope, dag)
     if not versions:
         raise NotFound(f"there is no DAG {dag}", hint="GET /api/dags shows what is deployed")
     if query.cursor is not None:
@@ -112,20 +194,21 @@ async def list_dag_versions(call: Call, dag: str, query: DagPageQuery) -> DagVer
     page = versions[: query.limit]
     more = len(versions) > len(page)
     return DagVersionPage(
-        versions=[version_view(one) for one in page], next_cursor=page[-1].dag_version_id if more else None
+        versions=[_version(one) for one in page], next_cursor=page[-1].dag_version_id if more else None
     )
 
 
 @routes.get("/api/dags/{dag}/status", READERS)
 async def get_dag_status(call: Call, dag: str, query: DagVersionQuery) -> DagStatusView:
     """Say how far a version is, job by job: the newest under way, else the current one, unless told."""
-    return status_view(await pipelines_of(call).status(dag, query.version))
+    status = await call.pipelines().status(dag, query.version)
+    return combined(DagStatusView, status, version=_version(status.version))
 
 
 @routes.get("/api/dags/{dag}/runs/{execution_id}", READERS)
 async def get_dag_run(call: Call, dag: str, execution_id: int, query: RunQuery) -> RunAnswer:
     """Say whether a build or an emission has nothing left to do, waiting for it if asked."""
-    runs = pipelines_of(call).engine.runs
+    runs = call.pipelines().engine.runs
     async with call.services.database.transaction(call.scope) as connection:
         run = await read_run(connection, call.scope, execution_id)
     if run.dag != dag:
@@ -137,29 +220,29 @@ async def get_dag_run(call: Call, dag: str, execution_id: int, query: RunQuery) 
         end = await runs.finished(call.scope, execution_id, min(left, _SLICE_SECONDS))
         over = left <= _SLICE_SECONDS or call.services.stopping.is_set()
         if end.status != "open" or over or await call.request.is_disconnected():
-            return RunAnswer(execution_id=str(execution_id), dag=dag, status=end.status, error=end.error)
+            return combined(RunAnswer, end, dag=dag)
 
 
 @routes.post("/api/dags/{dag}/ready", WRITERS, repeatable=True)
 async def mark_dag_ready(call: Call, dag: str, body: DagVersionRequest | None = None) -> DagVersionView:
     """Say that a version is built whole, the newest that is not ready unless told; refused while something is missing."""
-    pipelines = pipelines_of(call)
+    pipelines = call.pipelines()
     version = (None if body is None else body.version) or await pipelines.newest_unready(dag)
-    return version_view(await pipelines.dags.mark_ready(call.scope, dag, version, by=call.caller.name))
+    return _version(await pipelines.dags.mark_ready(call.scope, dag, version, by=call.caller.name))
 
 
 @routes.post("/api/dags/{dag}/activate", WRITERS, repeatable=True)
 async def activate_dag(call: Call, dag: str, body: DagVersionRequest | None = None) -> CutoverAnswer:
     """Let a version serve readers, all its datasets at once: the newest that is ready unless told."""
     version = None if body is None else body.version
-    return cutover_view(await pipelines_of(call).activate(dag, version, call.caller.name))
+    return _cutover(await call.pipelines().activate(dag, version, call.caller.name))
 
 
 @routes.post("/api/dags/{dag}/rollback", WRITERS)
 async def roll_dag_back(call: Call, dag: str, body: DagVersionRequest | None = None) -> CutoverAnswer:
     """Let an earlier version serve readers again, at once: the one before unless told."""
     version = None if body is None else body.version
-    return cutover_view(await pipelines_of(call).rollback(dag, version, call.caller.name))
+    return _cutover(await call.pipelines().rollback(dag, version, call.caller.name))
 
 
 @routes.post("/api/dags/{dag}/emit", WRITERS, status=201, keyed=True)
@@ -168,28 +251,19 @@ async def emit_dag(call: Call, dag: str, body: EmitRequest) -> RunAnswer:
 
     With an Idempotency-Key, a second request under the same key gives the run the first one started.
     """
-    runs = pipelines_of(call).engine.runs
-    run = await runs.emit(call.scope, dag, body.job, requested_by=call.caller.name, key=call.key)
-    return RunAnswer(execution_id=str(run), dag=dag, status="open", error=None)
+    return await emitted(call, dag, body.job)
 
 
-def pipelines_of(call: Call) -> Pipelines:
-    """Return the pipelines of the caller's organization."""
-    known = call.services.pipelines
-    if known is None:
-        raise NotFound("this server builds no datasets", hint="ask one that was started with pipelines")
-    return Pipelines(call.scope, known.dags, known.datasets, known.engine)
+async def emitted(call: Call, dag: str, job: str) -> RunAnswer:
+    """Start a source job and return its run."""
+    runs = call.pipelines().engine.runs
+    run = await runs.emit(call.scope, dag, job, requested_by=call.caller.name, key=call.key)
+    return RunAnswer(execution_id=run, dag=dag, status="open", error=None)
 
 
-def _bundle(data: bytes) -> Bundle:
-    """Check uploaded files and pack them anew: the same files are the same version, however they were zipped."""
-    try:
-        given = open_bundle(data)
-        with TemporaryDirectory(prefix="noetl-bundle-") as directory:
-            unpack(data, Path(directory))
-            # Operators need not be installed here: a worker runs them.
-            return read_bundle(Path(directory, DAG_FILE), operators={job.operator for job in given.dag.jobs})
-    except (OSError, zlib.error) as problem:
-        # The system's own words would name a path of this server.
-        told = problem.strerror if isinstance(problem, OSError) else "its data are damaged"
-        raise InputError(f"the bundle cannot be opened: {told}", hint="zip plain files, dag.yaml at the root") from None
+def _version(version: DagVersion) -> DagVersionView:
+    return combined(DagVersionView, version, bundle=version.bundle_ref)
+
+
+def _cutover(cutover: Cutover) -> CutoverAnswer:
+    return combined(CutoverAnswer, cutover.switched, cutover)

@@ -8,11 +8,12 @@ from msgspec import UNSET, Meta, UnsetType
 
 from noetl.api.endpoint import WRITERS, Call, Routes
 from noetl.api.problems import Problem, described
-from noetl.api.wire import Body, Id, Name, ReadTokenText, View
+from noetl.api.reading import open_commands
+from noetl.api.wire import Body, Id, Name, ReadTokenText, Version, View, combined
 from noetl.catalog.playbooks import Entry
 from noetl.dispatch.request_keys import reused
 from noetl.errors import InputError, NoetlError
-from noetl.model.ids import parse_id
+from noetl.model.ids import Id64, parse_id
 from noetl.model.read_token import execution_token
 from noetl.plan.state import State
 
@@ -24,7 +25,7 @@ class ExecuteRequest(Body, frozen=True, kw_only=True):
 
     path: Name | None = None
     catalog_id: Name | None = None
-    version: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    version: Version | None = None
     payload: dict[str, Any] | UnsetType = UNSET
     workload: dict[str, Any] | UnsetType = UNSET
     """Another name for `payload`."""
@@ -34,7 +35,7 @@ class ExecuteRequest(Body, frozen=True, kw_only=True):
 class Started(View, frozen=True, kw_only=True):
     """An execution that was started."""
 
-    execution_id: str
+    execution_id: Id64
     status: str
     commands_generated: int
     path: str
@@ -96,7 +97,7 @@ async def _start(call: Call, request: ExecuteRequest, key: str | None) -> Starte
     entry = await _entry(call, request)
     parent = None if request.parent_execution_id is None else parse_id(request.parent_execution_id)
     if parent is not None:
-        await call.request.app.state.reading.seen(call.scope, parent)
+        await call.services.reading.seen(call.scope, parent)
     state = await call.services.engine.start(
         call.scope, entry, payload, requested_by=call.caller.name, key=key, parent_execution_id=parent
     )
@@ -107,15 +108,8 @@ async def _start(call: Call, request: ExecuteRequest, key: str | None) -> Starte
 
 def started(state: State) -> Started:
     """Describe an execution that was just started."""
-    return Started(
-        execution_id=str(state.execution_id),
-        status=state.status,
-        commands_generated=sum(len(run.open) for run in state.active.values()),
-        path=state.path,
-        catalog_id=state.catalog_id,
-        workload=state.workload,
-        read_token=str(execution_token(state.execution_id, state.version)),
-    )
+    token = str(execution_token(state.execution_id, state.version))
+    return combined(Started, state, commands_generated=open_commands(state), read_token=token)
 
 
 def _payload(request: ExecuteRequest) -> dict[str, Any]:

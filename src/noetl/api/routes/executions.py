@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, field
 
 from noetl.api.endpoint import ANYONE, READERS, WRITERS, Call, Routes
 from noetl.api.listing import ListedPage, list_executions
-from noetl.api.reading import Seen
+from noetl.api.reading import ExecutionStatus, ExecutionView, Seen, answer_of, view_of
 from noetl.api.routes.execute import Started, started
-from noetl.api.routes.execution_views import (
-    CancelAnswer,
-    CancellationCheck,
-    CancelRequest,
-    EventsPage,
-    EventsQuery,
-    ExecutionStatus,
-    ExecutionView,
-    FinalizeAnswer,
-    ListQuery,
-    RerunRequest,
-    WaitQuery,
-    WhyQuery,
-)
+from noetl.api.wire import Body, Id, Name, ReadTokenText, Text, View, combined
 from noetl.dispatch.request_keys import reused
 from noetl.dispatch.why import why
 from noetl.model.event import to_json
-from noetl.model.ids import parse_id
+from noetl.model.ids import Id64, parse_id
 from noetl.model.read_token import execution_token
 from noetl.model.stream import execution_stream
 from noetl.plan.state import State
@@ -34,6 +23,81 @@ from noetl.plan.workload import merged
 from noetl.replay.pages import reading
 
 routes = Routes("executions")
+
+
+class ListQuery(Body, frozen=True, kw_only=True):
+    """Which executions to list."""
+
+    cursor: Id | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+    status: Literal["RUNNING", "COMPLETED", "FAILED", "CANCELLED"] | None = None
+    path: Name | None = None
+    parent_execution_id: Id | None = None
+
+
+class WaitQuery(Body, frozen=True, kw_only=True):
+    """How long to wait for the end."""
+
+    wait: Annotated[float, Meta(ge=0, le=60, description="Seconds to wait for the execution's end.")] = 0.0
+
+
+class EventsQuery(Body, frozen=True, kw_only=True):
+    """Which events to give."""
+
+    from_position: Annotated[int, Meta(ge=1, le=2**63 - 1)] = 1
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
+    type: Name | None = None
+
+
+class WhyQuery(Body, frozen=True, kw_only=True):
+    """What to explain: the execution, one of its steps, or one of its frames."""
+
+    step: Name | None = None
+    frame_id: Id | None = None
+
+
+class CancelRequest(Body, frozen=True, kw_only=True):
+    """Why to stop, and whether what the execution started stops too."""
+
+    reason: Text = "cancelled by request"
+    cascade: bool = True
+
+
+class RerunRequest(Body, frozen=True, kw_only=True):
+    """Where to begin, and what to change in the workload."""
+
+    from_step: Name | None = None
+    payload: dict[str, Any] = field(default_factory=dict)
+
+
+class EventsPage(View, frozen=True, kw_only=True):
+    """Events by position; `next_position` is null when there are no more yet."""
+
+    events: list[dict[str, Any]]
+    next_position: int | None
+
+
+class CancellationCheck(View, frozen=True, kw_only=True):
+    """Whether work for an execution is still wanted."""
+
+    execution_id: Id64
+    cancelled: bool
+    status: str
+
+
+class CancelAnswer(View, frozen=True, kw_only=True):
+    """Which executions were cancelled by this request."""
+
+    execution_id: Id64
+    status: str
+    cancelled: list[Id64]
+    read_token: ReadTokenText
+
+
+class FinalizeAnswer(ExecutionStatus, frozen=True, kw_only=True):
+    """How an execution is after it was looked at again."""
+
+    read_token: ReadTokenText
 
 
 @routes.get("/api/executions", READERS)
@@ -53,16 +117,16 @@ async def list_all_executions(call: Call, query: ListQuery) -> ListedPage:
 @routes.get("/api/executions/{execution_id}", READERS)
 async def get_execution(call: Call, execution_id: int, query: WaitQuery) -> ExecutionView:
     """Return an execution; with `wait`, when it has ended or the time is over."""
-    seen = await call.request.app.state.reading.ended(
+    seen = await call.services.reading.ended(
         call.scope, execution_id, call.services.engine.ended, query.wait, call.services.stopping
     )
-    return _view(seen)
+    return view_of(seen)
 
 
 @routes.get("/api/executions/{execution_id}/status", READERS)
 async def get_execution_status(call: Call, execution_id: int) -> ExecutionStatus:
     """Return how an execution is."""
-    return ExecutionStatus(**_status(await _seen(call, execution_id)))
+    return answer_of(ExecutionStatus, await _seen(call, execution_id))
 
 
 @routes.get("/api/executions/{execution_id}/events", READERS)
@@ -97,7 +161,7 @@ async def explain_execution(call: Call, execution_id: int, query: WhyQuery) -> d
 async def check_cancellation(call: Call, execution_id: int) -> CancellationCheck:
     """Tell whether an execution was cancelled."""
     state = (await _seen(call, execution_id)).state
-    return CancellationCheck(execution_id=str(execution_id), cancelled=state.status == "CANCELLED", status=state.status)
+    return combined(CancellationCheck, state, cancelled=state.status == "CANCELLED")
 
 
 @routes.post("/api/executions/{execution_id}/cancel", WRITERS, repeatable=True)
@@ -108,12 +172,7 @@ async def cancel_execution(call: Call, execution_id: int, body: CancelRequest | 
         call.scope, execution_id, reason=body.reason, by=call.caller.name, cascade=body.cascade
     )
     seen = await _seen(call, execution_id)
-    return CancelAnswer(
-        execution_id=str(execution_id),
-        status=seen.state.status,
-        cancelled=[str(one) for one in cancelled],
-        read_token=_token(seen),
-    )
+    return combined(CancelAnswer, seen.state, cancelled=cancelled, read_token=_token(seen))
 
 
 @routes.post("/api/executions/{execution_id}/finalize", WRITERS, repeatable=True)
@@ -121,7 +180,7 @@ async def finalize_execution(call: Call, execution_id: int) -> FinalizeAnswer:
     """Look at an execution again: it goes on if anything can, and ends if nothing is open. Open work is left alone."""
     await call.services.engine.executions.trigger(call.scope, execution_id, Doubt())
     seen = await _seen(call, execution_id)
-    return FinalizeAnswer(**_status(seen), read_token=_token(seen))
+    return answer_of(FinalizeAnswer, seen, read_token=_token(seen))
 
 
 @routes.post("/api/executions/{execution_id}/rerun", WRITERS, status=201, keyed=True)
@@ -154,46 +213,8 @@ async def _check_same(call: Call, state: State, execution_id: int, body: RerunRe
 
 
 async def _seen(call: Call, execution_id: int) -> Seen:
-    seen: Seen = await call.request.app.state.reading.seen(call.scope, execution_id)
-    return seen
+    return await call.services.reading.seen(call.scope, execution_id)
 
 
 def _token(seen: Seen) -> str:
     return str(execution_token(seen.state.execution_id, seen.state.version))
-
-
-def _status(seen: Seen) -> dict[str, Any]:
-    state = seen.state
-    return {
-        "execution_id": str(state.execution_id),
-        "status": state.status,
-        "ended": state.ended,
-        "error": state.error,
-        "failed_step": state.failed_step,
-        "swallowed_errors": state.swallowed,
-        "as_of_position": seen.position,
-        "as_of_event_id": str(seen.last_event_id),
-    }
-
-
-def _view(seen: Seen) -> ExecutionView:
-    state = seen.state
-    result = state.results.get(state.result_step or "")
-    parent = state.parent_execution_id
-    return ExecutionView(
-        **_status(seen),
-        path=state.path,
-        version=seen.playbook_version,
-        catalog_id=state.catalog_id,
-        playbook_digest=state.digest,
-        parent_execution_id=None if parent is None else str(parent),
-        requested_at=seen.requested_at,
-        ended_at=seen.ended_at,
-        workload=state.workload,
-        active_steps=sorted(state.active),
-        open_commands=sum(len(run.open) for run in state.active.values()),
-        steps_entered=state.runs,
-        result_step=state.result_step,
-        result=None if result is None else result.data,
-        result_ref=None if result is None else result.ref,
-    )

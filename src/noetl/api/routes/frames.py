@@ -9,7 +9,6 @@ from msgspec import Meta
 
 from noetl.api.endpoint import WORKERS, Call, Routes
 from noetl.api.leased import CommandLease, FrameLease
-from noetl.api.routes.commands import leased
 from noetl.api.wire import Body, Name, View
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport, LeaseRef, StepContext
 from noetl.errors import LeaseLost
@@ -67,8 +66,8 @@ async def heartbeat_frame(call: Call, frame_id: int, body: HeartbeatRequest) -> 
     """Make a frame's lease last longer."""
     ref = body.lease.ref(frame_id)
     if await call.services.engine.dispatch(call.scope).heartbeat([ref]):
-        raise await leased(call).lost(call.scope, ref)
-    return HeartbeatAnswer(lease_until=await leased(call).lease_until(call.scope, ref))
+        raise await call.services.leased.lost(call.scope, ref)
+    return HeartbeatAnswer(lease_until=await call.services.leased.lease_until(call.scope, ref))
 
 
 @routes.post("/api/frames/{frame_id}/commit", WORKERS)
@@ -77,7 +76,7 @@ async def commit_frame(call: Call, frame_id: int, body: CommitRequest) -> Commit
     ref, scope = body.lease.ref(frame_id), call.scope
 
     async def commit() -> CommitAnswer:
-        frame = await leased(call).frame(scope, ref)
+        frame = await call.services.leased.frame(scope, ref)
         grant, holds = await _slot(call, frame, body.command)
         take_next = body.take_next and holds
         dispatch = call.services.engine.dispatch(scope)
@@ -86,13 +85,13 @@ async def commit_frame(call: Call, frame_id: int, body: CommitRequest) -> Commit
                 grant, frame, body.report, worker=body.worker_id, take_next=take_next
             )
         except LeaseLost:
-            raise await leased(call).lost(scope, ref) from None
-        leased(call).forget(scope, ref)
+            raise await call.services.leased.lost(scope, ref) from None
+        call.services.leased.forget(scope, ref)
         if following is not None:
-            leased(call).keep(scope, following)
+            call.services.leased.keep(scope, following)
         return CommitAnswer(next=following)
 
-    answer: CommitAnswer = await leased(call).once(("commit", scope, ref), commit)
+    answer: CommitAnswer = await call.services.leased.once(("commit", scope, ref), commit)
     return answer
 
 
@@ -102,33 +101,33 @@ async def fail_frame(call: Call, frame_id: int, body: FailRequest) -> None:
     ref, scope = body.lease.ref(frame_id), call.scope
 
     async def fail() -> None:
-        frame = await leased(call).frame(scope, ref)
+        frame = await call.services.leased.frame(scope, ref)
         dispatch = call.services.engine.dispatch(scope)
         try:
             await dispatch.fail_frame(frame, body.error, max_attempts=body.max_attempts, worker=body.worker_id)
         except LeaseLost:
-            raise await leased(call).lost(scope, ref) from None
-        leased(call).forget(scope, ref)
+            raise await call.services.leased.lost(scope, ref) from None
+        call.services.leased.forget(scope, ref)
 
-    await leased(call).once(("fail", scope, ref), fail)
+    await call.services.leased.once(("fail", scope, ref), fail)
 
 
 @routes.post("/api/frames/{frame_id}/checkpoint", WORKERS, status=204)
 async def checkpoint_frame(call: Call, frame_id: int, body: CheckpointRequest) -> None:
     """Record how far a frame got, so that a new owner can go on from there."""
     ref = body.lease.ref(frame_id)
-    frame = await leased(call).frame(call.scope, ref)
+    frame = await call.services.leased.frame(call.scope, ref)
     try:
         await call.services.engine.dispatch(call.scope).checkpoint(frame, body.cursor)
     except LeaseLost:
-        raise await leased(call).lost(call.scope, ref) from None
+        raise await call.services.leased.lost(call.scope, ref) from None
 
 
 async def _slot(call: Call, frame: FrameGrant, lease: CommandLease) -> tuple[CommandGrant, bool]:
     """Return the slot's grant; a slot that was lost may still commit the frame it holds, but gets no other."""
     ref: LeaseRef = lease.ref()
     try:
-        return await leased(call).command(call.scope, ref), True
+        return await call.services.leased.command(call.scope, ref), True
     except LeaseLost:
         return CommandGrant(
             execution_id=frame.execution_id,

@@ -90,4 +90,4 @@ async def get_metrics(call: Call) -> Any:
 @routes.get("/api/openapi.json", None)
 async def get_openapi(call: Call) -> Any:
     """Return the description of this API."""
-    return Response(call.request.app.state.openapi, 200, media_type="application/json")
+    return Response(call.services.openapi, 200, media_type="application/json")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from noetl.api.endpoint import Answer, Call, Routes
-from noetl.api.hook_gate import HookGate
 from noetl.api.wire import View
 from noetl.dispatch.tasks.jobs import JobFacts
 from noetl.model.dataset import Field
@@ -29,7 +28,7 @@ async def take_hook(call: Call, tenant: str, organization: str, dag: str, path: 
 
     It must be signed with the source's secret, not long ago. The same sent again gives the run the first one started.
     """
-    gate: HookGate = call.request.app.state.hooks
+    gate = call.services.hooks
     async with gate.entered():
         body = await gate.body(call.request)
         scope = Scope(tenant, organization)

@@ -22,7 +22,7 @@ class LeaseProof(Body, frozen=True, kw_only=True):
     table: Literal["command", "frame"]
     execution_id: Id
     id: Name
-    attempt: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    attempt: Attempt
     token: Annotated[str, Meta(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 
 

@@ -8,23 +8,17 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from noetl.api.dataset_reading import mark_of, readable_by, seen_by
 from noetl.api.endpoint import READERS, Call, Routes
-from noetl.api.routes.dags import pipelines_of
-from noetl.api.routes.query import asker_of
-from noetl.api.wire import NO_NUL, Body, Name, View
+from noetl.api.wire import NO_NUL, Body, Name, Point, View
 from noetl.errors import NotFound
-from noetl.model.mark import Mark
 from noetl.pipelines.explain_values import Explained
 from noetl.pipelines.explaining import Explaining
 from noetl.pipelines.lineage_reading import LineageReader
 from noetl.pipelines.lineage_tree import Direction, Follow, Leaf, datasets_in, only
-from noetl.pipelines.reading import DatasetReader
-from noetl.query.access import denied, readable
-from noetl.replay.as_of import HEAD, AsOf, resolve_organization
+from noetl.query.access import denied
 
 routes = Routes("lineage")
-
-_Point = Annotated[str, Meta(min_length=1, max_length=17_000, pattern=NO_NUL)]
 
 
 class LineageQuery(Body, frozen=True, kw_only=True):
@@ -32,7 +26,7 @@ class LineageQuery(Body, frozen=True, kw_only=True):
 
     direction: Direction = "upstream"
     depth: Annotated[int, Meta(ge=1, le=100)] = 20
-    as_of: _Point | None = None
+    as_of: Point | None = None
 
 
 class LineageView(View, frozen=True, kw_only=True):
@@ -48,7 +42,7 @@ class ExplainQuery(Body, frozen=True, kw_only=True):
 
     where: Annotated[str, Meta(min_length=1, max_length=4_000, pattern=NO_NUL)]
     generation: Name | None = None
-    as_of: _Point | None = None
+    as_of: Point | None = None
     rows: Annotated[int, Meta(ge=1, le=100)] = 10
 
 
@@ -70,13 +64,13 @@ class ExplainView(View, frozen=True, kw_only=True):
 @routes.get("/api/lineage/{dataset}", READERS)
 async def get_lineage(call: Call, dataset: str, query: LineageQuery) -> LineageView:
     """Return what a dataset, or one of its columns (`dataset.column`), is made of, or what is made of it."""
-    pipelines_of(call)
+    call.pipelines()
     services = call.services
     reader = LineageReader(call.scope, services.database, services.payloads, services.history)
-    mark = await _mark(call, query.as_of)
+    mark = await mark_of(call, query.as_of)
     subject = await reader.subject(dataset, mark)
     tree = await Follow(reader, await reader.graph(mark), query.direction, query.depth).tree(subject)
-    allowed = await _readable(call, datasets_in(tree))
+    allowed = await readable_by(call, datasets_in(tree))
     if subject.dataset_uuid not in allowed:
         raise denied(subject.name)
     return LineageView(direction=query.direction, as_of=mark.token(), tree=only(tree, allowed))
@@ -85,30 +79,14 @@ async def get_lineage(call: Call, dataset: str, query: LineageQuery) -> LineageV
 @routes.get("/api/datasets/{name}/explain", READERS)
 async def explain_rows(call: Call, name: str, query: ExplainQuery) -> ExplainView:
     """Tell where rows of a dataset come from: commit, task, code, inputs, and what caused it."""
-    pipelines_of(call)
+    call.pipelines()
     services = call.services
     if services.lake is None:
         raise NotFound("this server does not reach the files of datasets", hint="configure its lake")
-    reader = DatasetReader(call.scope, services.database, services.payloads, services.history)
-    mark = await _mark(call, query.as_of)
-    dataset = await reader.datasets.find(call.scope, name, mark)
-    if dataset.dataset_uuid not in await _readable(call, {dataset.dataset_uuid}):
-        raise denied(dataset.name)
-    seen = await reader.seen(name, query.generation, mark)
+    seen = await seen_by(call, name, query.generation, query.as_of)
     explaining = Explaining(call.scope, services.database, services.payloads, services.history, services.lake)
     found = await explaining.explain(seen, query.where, query.rows)
-    return _view(found, await _readable(call, {part.dataset_uuid for one in found.makers for part in one.inputs}))
-
-
-async def _readable(call: Call, datasets: set[str]) -> frozenset[str]:
-    async with call.services.database.transaction(call.scope) as connection:
-        return await readable(connection, asker_of(call), sorted(datasets))
-
-
-async def _mark(call: Call, point: str | None) -> Mark:
-    services = call.services
-    as_of = HEAD if point is None else AsOf.parse(point)
-    return await resolve_organization(services.history, services.database, call.scope, as_of)
+    return _view(found, await readable_by(call, {part.dataset_uuid for one in found.makers for part in one.inputs}))
 
 
 def _view(found: Explained, allowed: frozenset[str]) -> ExplainView:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 from starlette.responses import Response
 
 from noetl.api import wire
+from noetl.api.dataset_reading import asker_of
 from noetl.api.endpoint import ADMINS, READERS, Call, Routes
 from noetl.api.problems import TooMany
-from noetl.api.wire import Body, Name, View
+from noetl.api.wire import Body, Name, Point, View, combined
 from noetl.errors import InputError, NotFound
 from noetl.model.catalogue.queries import QueriedDataset
-from noetl.query.access import Asker
+from noetl.query.audit import PublicQuery
 from noetl.query.queries import Queries
 from noetl.query.question import Answer, Question
 from noetl.query.refused import QueriesBusy
@@ -33,7 +34,7 @@ class QueryRequest(Body, frozen=True, kw_only=True):
 
     sql: Annotated[str, Meta(min_length=1, max_length=100_000, pattern=wire.NO_NUL)]
     engine: Literal["duckdb", "spark"] = "duckdb"
-    as_of: Annotated[str, Meta(min_length=1, max_length=17_000, pattern=wire.NO_NUL)] | None = None
+    as_of: Point | None = None
     """A mark, a time or an event id; what stands now unless given."""
     limit: Annotated[int, Meta(ge=0)] | None = None
     timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
@@ -57,28 +58,15 @@ class QueryView(View, frozen=True, kw_only=True):
     """Whether there are more rows than the limit."""
     limit: int
     as_of: str
-    datasets: list[QueriedDataset]
+    datasets: Sequence[QueriedDataset]
     engine: str
     milliseconds: float
 
 
-class AskedView(View, frozen=True, kw_only=True):
+class AskedView(PublicQuery, frozen=True, kw_only=True):
     """A query of the past; its text is not kept, only its SHA-256."""
 
-    query_id: str
-    outcome: str
-    code: str | None
-    asked_by: str
-    token_id: str | None
-    user_id: str | None
-    engine: str
-    sql_sha256: str
     as_of: str | None
-    datasets: list[QueriedDataset]
-    rows: int | None
-    bytes: int | None
-    milliseconds: float
-    asked_at: datetime
 
 
 class AskedPage(View, frozen=True, kw_only=True):
@@ -125,32 +113,8 @@ async def list_queries(call: Call, query: AskedQuery) -> AskedPage:
         call.scope, before=before, outcome=query.outcome, dataset=query.dataset, limit=query.limit + 1
     )
     page = found[: query.limit]
-    views = [
-        AskedView(
-            query_id=one.query_id,
-            outcome=one.outcome,
-            code=one.code,
-            asked_by=one.asked_by,
-            token_id=one.token_id,
-            user_id=one.user_id,
-            engine=one.engine,
-            sql_sha256=one.sql_sha256,
-            as_of=one.mark,
-            datasets=list(one.datasets),
-            rows=one.rows,
-            bytes=one.bytes,
-            milliseconds=one.milliseconds,
-            asked_at=one.asked_at,
-        )
-        for one in page
-    ]
+    views = [combined(AskedView, one, as_of=one.mark) for one in page]
     return AskedPage(queries=views, next_cursor=page[-1].query_id if len(found) > len(page) else None)
-
-
-def asker_of(call: Call) -> Asker:
-    """Return the caller as whoever asks for rows of datasets."""
-    caller = call.caller
-    return Asker(scope=caller.scope, name=caller.name, admin="admin" in caller.roles, token_id=caller.token_id)
 
 
 def _queries(call: Call) -> Queries:
@@ -190,15 +154,13 @@ def _answered(answer: Answer, form: str) -> QueryView | Response:
         return Response(as_arrow(answer.table, told), 200, headers, ARROW)
     if form == CSV:
         return Response(as_csv(answer.table), 200, headers, f"{CSV}; charset=utf-8; header=present")
-    view = QueryView(
+    view = combined(
+        QueryView,
+        answer,
         query_id=str(answer.query_id),
         columns=[ColumnView(name=one.name, type=str(one.type)) for one in answer.table.schema],
         rows=as_rows(answer.table),
-        truncated=answer.truncated,
-        limit=answer.limit,
         as_of=answer.mark.token(),
-        datasets=list(answer.datasets),
-        engine=answer.engine,
         milliseconds=round(answer.milliseconds, 3),
     )
     return Response(wire.encode(view), 200, headers, _JSON)

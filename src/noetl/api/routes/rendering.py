@@ -42,7 +42,7 @@ class Rendered(View, frozen=True, kw_only=True):
 @routes.post("/api/context/render", WRITERS, repeatable=True)
 async def render_template(call: Call, body: RenderRequest) -> Rendered:
     """Render a template with the names that steps of an execution see now: its workload, `ctx` and results, but no secret."""
-    seen = await call.request.app.state.reading.seen(call.scope, parse_id(body.execution_id))
+    seen = await call.services.reading.seen(call.scope, parse_id(body.execution_id))
     state, compiled, asked = seen.state, compile_value(body.template, _WHERE), names_in(body.template)
     results = {name: await _view(call, result) for name, result in state.results.items() if name in asked}
     names = names_of(
@@ -54,7 +54,7 @@ async def render_template(call: Call, body: RenderRequest) -> Rendered:
         job={"uuid": body.execution_id, "execution_id": body.execution_id},
     )
     rendered = recorded(compiled.render({**names, **body.names}), _WHERE)
-    return Rendered(execution_id=body.execution_id, rendered=rendered, as_of_position=seen.position)
+    return Rendered(execution_id=body.execution_id, rendered=rendered, as_of_position=seen.as_of_position)
 
 
 async def _view(call: Call, result: Result) -> dict[str, Any]:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from noetl.api.endpoint import READERS, WRITERS, Call, Routes
-from noetl.api.routes.schedule_views import (
-    ListedSchedule,
-    ScheduleDetail,
-    SchedulePage,
-    SchedulePut,
-    ScheduleQuery,
-    ScheduleRequest,
-    SchedulesQuery,
-    ScheduleView,
-    SlotPage,
-    SlotsQuery,
-    SlotView,
-    schedule_fields,
-    slot_view,
-)
+from noetl.api.wire import Body, Name, Version, View, combined, without_defaults
 from noetl.errors import NotFound
 from noetl.schedule.by_hand import Schedules, coming_plans
-from noetl.schedule.spec import Definition, Named, Spec
+from noetl.schedule.rows import ScheduleRow, SlotView
+from noetl.schedule.spec import Definition, Kind, Mode, Named, Spec
 
 routes = Routes("schedules")
 
@@ -32,15 +24,114 @@ RUN_SECONDS: Final = 20.0
 """How long a request waits for a slot that it wants run; starting something takes far less."""
 
 
+_ScheduleName = Annotated[str, Meta(min_length=1, max_length=200, pattern="^[A-Za-z0-9_][A-Za-z0-9_./-]*$")]
+_Seconds = Annotated[float, Meta(ge=0, le=31_622_400)]
+_Limit = Annotated[int, Meta(ge=1, le=500)]
+
+
+class SchedulesQuery(Body, frozen=True, kw_only=True):
+    """Which schedules to list; `cursor` is the name of the last one of the page before."""
+
+    cursor: _ScheduleName | None = None
+    kind: Kind | None = None
+    limit: _Limit = 100
+
+
+class SlotsQuery(Body, frozen=True, kw_only=True):
+    """Which slots to list: those planned before a time."""
+
+    before: datetime | None = None
+    limit: _Limit = 50
+
+
+class ScheduleQuery(Body, frozen=True, kw_only=True):
+    """How many of the next runs to tell."""
+
+    coming: Annotated[int, Meta(ge=0, le=1000)] = 5
+
+
+class ScheduleRequest(Body, frozen=True, kw_only=True):
+    """When to start which playbook with which workload; cron fields or a rate such as rate(5 minutes)."""
+
+    name: _ScheduleName
+    playbook: Name
+    expression: Annotated[str, Meta(min_length=1, max_length=200)]
+    version: Version | None = None
+    workload: dict[str, Any] = msgspec.field(default_factory=dict)
+    timezone: Annotated[str, Meta(min_length=1, max_length=100)] = "UTC"
+    mode: Mode = "latest_only"
+    delay_seconds: _Seconds = 0.0
+    catch_up_seconds: _Seconds = 86_400.0
+    max_plans_per_tick: Annotated[int, Meta(ge=1, le=1000)] = 10
+    max_attempts: Annotated[int, Meta(ge=1, le=100)] = 3
+    retry_backoff: Annotated[list[_Seconds], Meta(max_length=100)] = msgspec.field(
+        default_factory=lambda: [60.0, 300.0, 900.0]
+    )
+
+
+if TYPE_CHECKING:
+    _Timing = Spec
+else:
+    _Timing = without_defaults(Spec)
+
+
+class ScheduleView(_Timing, frozen=True, kw_only=True):
+    """A schedule; `next_plan` is null while it is paused."""
+
+    schedule_id: str
+    name: str
+    kind: Kind
+    scope: str
+    target: dict[str, Any]
+    paused: bool
+    next_plan: datetime | None
+    last_plan: datetime | None
+    skipped: int
+    created_at: datetime
+    changed_at: datetime
+
+
+Shown = TypeVar("Shown", bound=ScheduleView)
+
+
+class ListedSchedule(ScheduleView, frozen=True, kw_only=True):
+    """A schedule with its last slot."""
+
+    last: SlotView | None
+
+
+class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
+    """A schedule with its next moments."""
+
+    coming: list[datetime]
+
+
+class SchedulePage(View, frozen=True, kw_only=True):
+    """Schedules by name; `next_cursor` is null on the last page."""
+
+    schedules: list[ListedSchedule]
+    next_cursor: str | None
+
+
+class SlotPage(View, frozen=True, kw_only=True):
+    """Slots, the newest moment first; `next_before` is null on the last page."""
+
+    slots: Sequence[SlotView]
+    next_before: datetime | None
+
+
+class SchedulePut(ScheduleView, frozen=True, kw_only=True):
+    """A schedule as it is now, and whether that was new."""
+
+    changed: bool
+
+
 @routes.get("/api/schedules", READERS)
 async def list_schedules(call: Call, query: SchedulesQuery) -> SchedulePage:
     """List schedules by name, each with its last slot."""
     found = await _schedules(call).listed(call.scope, query.kind, query.cursor or "", query.limit)
     return SchedulePage(
-        schedules=[
-            ListedSchedule(**schedule_fields(row), last=None if last is None else slot_view(last))
-            for row, last in found
-        ],
+        schedules=[_view(ListedSchedule, row, last=last) for row, last in found],
         next_cursor=found[-1][0].name if len(found) == query.limit else None,
     )
 
@@ -54,20 +145,11 @@ async def put_schedule(call: Call, body: ScheduleRequest) -> SchedulePut:
         named=Named(name=body.name),
         kind="playbook",
         target=target if body.version is None else {**target, "version": body.version},
-        spec=Spec(
-            expression=body.expression,
-            timezone=body.timezone,
-            mode=body.mode,
-            delay_seconds=body.delay_seconds,
-            catch_up_seconds=body.catch_up_seconds,
-            max_plans_per_tick=body.max_plans_per_tick,
-            max_attempts=body.max_attempts,
-            retry_backoff=tuple(body.retry_backoff),
-        ),
+        spec=combined(Spec, body, retry_backoff=tuple(body.retry_backoff)),
     )
     row, changed = await _schedules(call).put(call.scope, definition, by=call.caller.name)
     _wake(call)
-    return SchedulePut(**schedule_fields(row), changed=changed)
+    return _view(SchedulePut, row, changed=changed)
 
 
 @routes.get("/api/schedules/{name:path}/slots", READERS)
@@ -76,7 +158,7 @@ async def list_slots(call: Call, name: str, query: SlotsQuery) -> SlotPage:
     row = await _schedules(call).get(call.scope, name)
     slots = await _schedules(call).slots(call.scope, row.schedule_id, query.before, query.limit)
     return SlotPage(
-        slots=[slot_view(slot) for slot in slots],
+        slots=slots,
         next_before=slots[-1].plan_time if len(slots) == query.limit else None,
     )
 
@@ -85,7 +167,7 @@ async def list_slots(call: Call, name: str, query: SlotsQuery) -> SlotPage:
 async def get_schedule(call: Call, name: str, query: ScheduleQuery) -> ScheduleDetail:
     """Return a schedule with its next moments."""
     row = await _schedules(call).get(call.scope, name)
-    return ScheduleDetail(**schedule_fields(row), coming=coming_plans(row, query.coming))
+    return _view(ScheduleDetail, row, coming=coming_plans(row, query.coming))
 
 
 @routes.post("/api/schedules/{name:path}/run", WRITERS)
@@ -98,13 +180,13 @@ async def run_schedule(call: Call, name: str) -> SlotView:
     with suppress(TimeoutError):
         async with asyncio.timeout(RUN_SECONDS):
             await ended.wait()
-    return slot_view(await scheduler.slot(held))
+    return await scheduler.slot(held)
 
 
 @routes.post("/api/schedules/{name:path}/pause", WRITERS, repeatable=True)
 async def pause_schedule(call: Call, name: str) -> ScheduleView:
     """Let a schedule start nothing until it is resumed."""
-    return ScheduleView(**schedule_fields(await _schedules(call).pause(call.scope, name, by=call.caller.name)))
+    return _view(ScheduleView, await _schedules(call).pause(call.scope, name, by=call.caller.name))
 
 
 @routes.post("/api/schedules/{name:path}/resume", WRITERS, repeatable=True)
@@ -112,7 +194,7 @@ async def resume_schedule(call: Call, name: str) -> ScheduleView:
     """Let a schedule go on with its next moment."""
     row = await _schedules(call).resume(call.scope, name, by=call.caller.name)
     _wake(call)
-    return ScheduleView(**schedule_fields(row))
+    return _view(ScheduleView, row)
 
 
 @routes.delete("/api/schedules/{name:path}", WRITERS, status=204)
@@ -121,11 +203,15 @@ async def remove_schedule(call: Call, name: str) -> None:
     await _schedules(call).remove(call.scope, name, "playbook", by=call.caller.name)
 
 
+def _view(kind: type[Shown], row: ScheduleRow, **own: Any) -> Shown:
+    scope = f"{row.named.scope_kind}/{row.named.scope_id}"
+    next_plan = None if row.paused else row.next_plan
+    return combined(kind, row, row.spec, scope=scope, next_plan=next_plan, **own)
+
+
 def _schedules(call: Call) -> Schedules:
     services = call.services
-    return Schedules(
-        services.database, services.ledger, lambda count: [services.mint() for _ in range(count)], services.producer
-    )
+    return Schedules(services.database, services.ledger, services.mint_several, services.producer)
 
 
 def _wake(call: Call) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from noetl.api.endpoint import WRITERS, Call, Routes
-from noetl.api.routes.dag_views import RunAnswer
-from noetl.api.routes.dags import pipelines_of
+from noetl.api.routes.dags import RunAnswer, emitted
 from noetl.api.wire import View
 from noetl.dispatch.sources.turns import Turns
 
@@ -25,20 +24,18 @@ async def emit_job(call: Call, dag: str, job: str) -> RunAnswer:
 
     With an Idempotency-Key, a second request under the same key gives the run the first one started.
     """
-    runs = pipelines_of(call).engine.runs
-    run = await runs.emit(call.scope, dag, job, requested_by=call.caller.name, key=call.key)
-    return RunAnswer(execution_id=str(run), dag=dag, status="open", error=None)
+    return await emitted(call, dag, job)
 
 
 @routes.post("/api/dags/{dag}/jobs/{job}/pause", WRITERS, repeatable=True)
 async def pause_source(call: Call, dag: str, job: str) -> TurnAnswer:
     """Ask the turn of a source that is kept running to stop, and let none follow until it is resumed."""
-    turns = Turns(call.services.database, pipelines_of(call).engine)
+    turns = Turns(call.services.database, call.pipelines().engine)
     return TurnAnswer(dag=dag, job=job, task_id=await turns.pause(call.scope, dag, job, by=call.caller.name))
 
 
 @routes.post("/api/dags/{dag}/jobs/{job}/resume", WRITERS, repeatable=True)
 async def resume_source(call: Call, dag: str, job: str) -> TurnAnswer:
     """Let a source that was paused go on where it stopped."""
-    turns = Turns(call.services.database, pipelines_of(call).engine)
+    turns = Turns(call.services.database, call.pipelines().engine)
     return TurnAnswer(dag=dag, job=job, task_id=await turns.resume(call.scope, dag, job, by=call.caller.name))

@@ -1,16 +1,23 @@
-"""Frames of a stage that have ended: their rows are gone, so what is shown of them are their events."""
+"""Frames of a stage: those in hand from their rows; of those that have ended the rows are gone, and events tell of them."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
 
 import orjson
+from msgspec import Meta, field
 
 from noetl.api.endpoint import Call
-from noetl.api.routes.stage_views import FramesQuery, FrameView, RowErrorView
+from noetl.api.wire import Body, Id, View
 from noetl.errors import NotFound
-from noetl.model.ids import parse_id
+from noetl.model.ids import Id64, parse_id
 
+_IN_HAND: Final = """
+SELECT frame_id, execution_id, status, frame_index, first_index, row_count, attempt, worker AS owner_worker, lease_until,
+       last_heartbeat
+FROM noetl.frame WHERE stage_id = $1 AND frame_index >= $2 ORDER BY frame_index LIMIT $3
+"""
 _OPEN: Final = "SELECT execution_id, loop_id FROM noetl.stage WHERE stage_id = $1"
 _OPENED: Final = """
 SELECT execution_id, loop_id FROM noetl.known_event
@@ -21,10 +28,10 @@ SELECT execution_id, (state ->> 'loop_id')::bigint AS loop_id FROM noetl.project
 WHERE projection = 'stage' AND state ->> 'stage_id' = $1 LIMIT 1
 """
 _ENDED: Final = """
-SELECT e.frame_id, e.execution_id, e.event_type, e.event_time, e.result, e.error, d.current_index AS first_index,
+SELECT e.frame_id, e.execution_id, e.event_type, e.event_time AS ended_at, e.result, e.error, d.current_index AS first_index,
        (d.meta ->> 'frame_index')::integer AS frame_index, (e.meta ->> 'row_count')::integer AS row_count,
        (e.meta ->> 'attempt')::integer AS attempt, (e.meta ->> 'failed_count')::integer AS failed_count,
-       d.meta ->> 'worker' AS worker
+       d.meta ->> 'worker' AS owner_worker
 FROM noetl.known_event AS e JOIN noetl.known_event AS d ON d.execution_id = e.execution_id AND d.loop_id = e.loop_id
     AND d.frame_id = e.frame_id AND d.event_type IN ('frame.dispatched', 'loop.shard.enqueued')
     AND d.meta ->> 'attempt' = e.meta ->> 'attempt'
@@ -36,6 +43,59 @@ ORDER BY frame_index LIMIT $7
 
 _COMMITTED: Final = ("frame.committed", "loop.shard.done")
 _FAILED: Final = ("frame.failed", "loop.shard.failed")
+
+
+class FramesQuery(Body, frozen=True, kw_only=True):
+    """Which frames, where to go on, and how many to give."""
+
+    status: Literal["open", "ended", "committed", "failed"] = "open"
+    """`failed` are frames that have ended and of which a row failed, all or some."""
+    execution_id: Id | None = None
+    """Whose stage it is; for frames that have ended, naming the execution spares a search."""
+    from_index: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+
+
+class RowErrorView(View, frozen=True, kw_only=True):
+    """Why a row failed."""
+
+    index: int
+    message: str
+
+
+class FrameView(View, frozen=True, kw_only=True):
+    """A frame: who has it, or what it came to."""
+
+    frame_id: Id64
+    execution_id: Id64
+    status: str
+    frame_index: int
+    first_index: int
+    row_count: int
+    attempt: int
+    owner_worker: str | None
+    lease_until: datetime | None
+    last_heartbeat: datetime | None
+    ended_at: datetime | None = None
+    failed_count: int = 0
+    error: str | None = None
+    """Why the frame failed as a whole."""
+    errors: list[RowErrorView] = field(default_factory=list)
+    """The first few rows that failed."""
+
+
+class FramesPage(View, frozen=True, kw_only=True):
+    """Frames by index; `next_index` is null on the last page."""
+
+    frames: list[FrameView]
+    next_index: int | None
+
+
+async def open_frames(call: Call, stage_id: int, query: FramesQuery) -> list[FrameView]:
+    """Return the frames that have not ended, from an index on."""
+    async with call.services.database.transaction(call.scope) as connection:
+        rows = await connection.fetch(_IN_HAND, stage_id, query.from_index, query.limit)
+    return [FrameView(**dict(row)) for row in rows]
 
 
 async def ended_frames(call: Call, stage_id: int, query: FramesQuery) -> list[FrameView]:
@@ -65,22 +125,12 @@ async def _stage(call: Call, stage_id: int, execution: str | None) -> tuple[int,
 
 
 def _frame(row: Any) -> FrameView:
-    result = orjson.loads(row["result"]) if row["result"] else {}
+    fields = dict(row)
+    has_failed = fields.pop("event_type") in _FAILED
+    result = orjson.loads(fields.pop("result") or "{}")
     errors = [RowErrorView(index=one["index"], message=one.get("message") or "") for one in result.get("errors", ())]
-    has_failed = row["event_type"] in _FAILED
-    return FrameView(
-        frame_id=str(row["frame_id"]),
-        execution_id=str(row["execution_id"]),
-        status="FAILED" if has_failed else "COMMITTED",
-        frame_index=row["frame_index"],
-        first_index=row["first_index"],
-        row_count=row["row_count"],
-        attempt=row["attempt"],
-        owner_worker=row["worker"],
-        lease_until=None,
-        last_heartbeat=None,
-        ended_at=row["event_time"],
-        failed_count=row["row_count"] if has_failed else row["failed_count"] or 0,
-        error=row["error"],
-        errors=errors,
-    )
+    own = {
+        "status": "FAILED" if has_failed else "COMMITTED",
+        "failed_count": row["row_count"] if has_failed else row["failed_count"] or 0,
+    }
+    return FrameView(**{**fields, **own}, lease_until=None, last_heartbeat=None, errors=errors)

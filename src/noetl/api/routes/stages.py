@@ -2,46 +2,102 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
+from msgspec import Meta, field
 
 from noetl.api.endpoint import READERS, WORKERS, Call, Routes
 from noetl.api.leased import CommandLease, StageNotOpen
-from noetl.api.routes.commands import leased
-from noetl.api.routes.stage_frames import ended_frames
-from noetl.api.routes.stage_views import (
-    CtxAnswer,
-    CtxRequest,
-    FrameAnswer,
-    FrameClaimAnswer,
-    FrameClaimRequest,
-    FramesPage,
-    FramesQuery,
-    FrameView,
-    RowsRequest,
-    SoFarView,
-    StageQuery,
-    StageView,
-)
+from noetl.api.routes.commands import Locality
+from noetl.api.routes.stage_frames import FramesPage, FramesQuery, ended_frames, open_frames
+from noetl.api.wire import Body, Id, Name, View
 from noetl.dispatch.grants import CommandGrant, FrameGrant
+from noetl.dispatch.so_far import SoFarView
 from noetl.errors import Conflict, LeaseLost, NotFound
-from noetl.model.ids import parse_id
+from noetl.model.ids import Id64, parse_id
+from noetl.model.payload_ref import PayloadRef
 
 routes = Routes("stages")
 
 _OPEN = """
-SELECT execution_id, loop_id, step_name, kind, total_rows, next_index, frames_minted, frames_open, frames_failed,
-       rows_done, rows_failed, errors, frame_policy FROM noetl.stage WHERE stage_id = $1
+SELECT stage_id, execution_id, step_name AS step, kind, 'OPEN' AS status, total_rows, frames_minted, frames_open,
+       frames_failed, rows_done, rows_failed, errors, frame_policy FROM noetl.stage WHERE stage_id = $1
 """
 _PROJECTED = """
 SELECT state FROM noetl.projection WHERE projection = 'stage' AND state ->> 'stage_id' = $1
 AND ($2::bigint IS NULL OR execution_id = $2) LIMIT 1
 """
-_FRAMES = """
-SELECT frame_id, execution_id, status, frame_index, first_index, row_count, attempt, worker, lease_until, last_heartbeat
-FROM noetl.frame WHERE stage_id = $1 AND frame_index >= $2 ORDER BY frame_index LIMIT $3
-"""
+
+
+class FrameClaimRequest(Body, frozen=True, kw_only=True):
+    """Which slot asks for frames, and for how many. A slot stands where its command was claimed, and frames go to slots:
+    a `locality` is taken and changes nothing here.
+    """
+
+    lease: CommandLease
+    worker_id: Name
+    requested_count: Annotated[int, Meta(ge=1, le=100)] = 1
+    locality: Locality | None = None
+
+
+class FrameClaimAnswer(View, frozen=True, kw_only=True):
+    """Frames leased to the worker; none when the stage's rows are all handed out."""
+
+    frames: list[FrameGrant]
+
+
+class RowsRequest(Body, frozen=True, kw_only=True):
+    """Rows that a slot claimed in the user's database, stored as a payload."""
+
+    lease: CommandLease
+    worker_id: Name
+    rows: PayloadRef
+    row_count: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+class FrameAnswer(View, frozen=True, kw_only=True):
+    """The frame that was made, leased to the worker."""
+
+    frame: FrameGrant
+
+
+class CtxRequest(Body, frozen=True, kw_only=True):
+    """Which slot asks."""
+
+    lease: CommandLease
+
+
+class CtxAnswer(View, frozen=True, kw_only=True):
+    """What committed frames of the loop have set."""
+
+    ctx: dict[str, Any]
+
+
+class StageQuery(Body, frozen=True, kw_only=True):
+    """Whose stage it is; naming the execution spares a search for one that is closed."""
+
+    execution_id: Id | None = None
+
+
+class StageView(View, frozen=True, kw_only=True):
+    """A stage: how far its rows are handed out and what came of them."""
+
+    stage_id: Id64
+    execution_id: Id64
+    step: str
+    kind: str
+    status: str
+    frames_minted: int
+    frames_open: int
+    frames_failed: int
+    rows_done: int
+    rows_failed: int
+    total_rows: int | None = None
+    errors: int = 0
+    frame_policy: dict[str, Any] = field(default_factory=dict)
+    so_far: SoFarView | None = None
+    """A hint for people; null where nothing more is known than what is committed."""
 
 
 @routes.post("/api/stages/{stage_id}/frames/claim", WORKERS)
@@ -55,10 +111,10 @@ async def claim_frames(call: Call, stage_id: int, body: FrameClaimRequest) -> Fr
             frame = await dispatch.next_frame(grant, body.worker_id)
             if frame is None:
                 break
-            leased(call).keep(call.scope, frame)
+            call.services.leased.keep(call.scope, frame)
             frames.append(frame)
     except LeaseLost:
-        raise await leased(call).lost(call.scope, body.lease.ref()) from None
+        raise await call.services.leased.lost(call.scope, body.lease.ref()) from None
     except Conflict as problem:
         raise StageNotOpen(problem.message) from None
     return FrameClaimAnswer(frames=frames)
@@ -75,15 +131,15 @@ async def dispatch_rows(call: Call, stage_id: int, body: RowsRequest) -> FrameAn
         try:
             frame = await rows.dispatch_rows(grant, body.worker_id, body.rows, body.row_count)
         except LeaseLost:
-            raise await leased(call).lost(call.scope, ref) from None
+            raise await call.services.leased.lost(call.scope, ref) from None
         except Conflict as problem:
             raise StageNotOpen(problem.message) from None
-        leased(call).keep(call.scope, frame)
+        call.services.leased.keep(call.scope, frame)
         return FrameAnswer(frame=frame)
 
     if call.key is None:
         return await dispatch()
-    answer: FrameAnswer = await leased(call).once(("rows", call.scope, ref, call.key), dispatch)
+    answer: FrameAnswer = await call.services.leased.once(("rows", call.scope, ref, call.key), dispatch)
     return answer
 
 
@@ -101,10 +157,8 @@ async def get_stage(call: Call, stage_id: int, query: StageQuery) -> StageView:
     async with call.services.database.transaction(call.scope) as connection:
         row = await connection.fetchrow(_OPEN, stage_id)
     if row is not None:
-        shown = {name: value for name, value in row.items() if name in StageView.__struct_fields__}
-        shown |= {"execution_id": str(row["execution_id"]), "frame_policy": orjson.loads(row["frame_policy"])}
         so_far = await _so_far(call, row["execution_id"], stage_id)
-        return StageView(stage_id=str(stage_id), step=row["step_name"], status="OPEN", so_far=so_far, **shown)
+        return StageView(**{**row, "frame_policy": orjson.loads(row["frame_policy"])}, so_far=so_far)
     async with (call.services.stages or call.services.database).transaction(call.scope) as connection:
         kept = await connection.fetchval(_PROJECTED, str(stage_id), execution_id)
     if kept is None:
@@ -115,18 +169,14 @@ async def get_stage(call: Call, stage_id: int, query: StageQuery) -> StageView:
 @routes.get("/api/stages/{stage_id}/frames", READERS)
 async def list_frames(call: Call, stage_id: int, query: FramesQuery) -> FramesPage:
     """List the frames of a stage that have not ended; with `status`, those that have, and why their rows failed."""
-    if query.status == "open":
-        async with call.services.database.transaction(call.scope) as connection:
-            rows = await connection.fetch(_FRAMES, stage_id, query.from_index, query.limit)
-        frames = [_frame(row) for row in rows]
-    else:
-        frames = await ended_frames(call, stage_id, query)
+    found = open_frames if query.status == "open" else ended_frames
+    frames = await found(call, stage_id, query)
     full = len(frames) == query.limit
     return FramesPage(frames=frames, next_index=frames[-1].frame_index + 1 if full else None)
 
 
 async def _slot(call: Call, stage_id: int, lease: CommandLease) -> CommandGrant:
-    grant = await leased(call).command(call.scope, lease.ref())
+    grant = await call.services.leased.command(call.scope, lease.ref())
     if grant.loop is None or grant.loop.stage_id != stage_id:
         raise StageNotOpen(
             f"command {grant.command_id} of execution {grant.execution_id} does not work on stage {stage_id}"
@@ -135,21 +185,14 @@ async def _slot(call: Call, stage_id: int, lease: CommandLease) -> CommandGrant:
 
 
 async def _so_far(call: Call, execution_id: int, stage_id: int) -> SoFarView | None:
-    for one in await call.services.engine.so_far.of(call.scope, execution_id):
-        if one.stage_id == stage_id:
-            return SoFarView(rows_done=one.rows_done, rows_failed=one.rows_failed, rows_per_second=one.rows_per_second)
-    return None
-
-
-def _frame(row: Any) -> FrameView:
-    shown = dict(row) | {"frame_id": str(row["frame_id"]), "execution_id": str(row["execution_id"])}
-    return FrameView(owner_worker=shown.pop("worker"), **shown)
+    stages = await call.services.engine.so_far.of(call.scope, execution_id)
+    return next((one for one in stages if one.stage_id == stage_id), None)
 
 
 def _closed(stage_id: int, row: dict[str, Any]) -> StageView:
     return StageView(
-        stage_id=str(stage_id),
-        execution_id=row["execution_id"],
+        stage_id=stage_id,
+        execution_id=parse_id(row["execution_id"]),
         step=row["step_name"] or "",
         kind=row["kind"] or "",
         status=row["status"],

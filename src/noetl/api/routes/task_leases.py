@@ -8,30 +8,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import PurePosixPath
+from typing import Annotated, Any
+from uuid import UUID
 
 import msgspec
+from msgspec import Meta
 
 from noetl.api.endpoint import WORKERS, Answer, Call, Routes
-from noetl.api.problems import MEDIA_TYPE, described
-from noetl.api.routes.commands import leased
-from noetl.api.routes.dags import pipelines_of
-from noetl.api.routes.task_views import (
-    MovedPart,
-    MovedProblem,
-    TaskClaimAnswer,
-    TaskClaimRequest,
-    TaskEndAnswer,
-    TaskEndRequest,
-    TaskGrantAnswer,
-    TaskLeaseRequest,
-    TaskLeasesAnswer,
-    TaskLeasesRequest,
-    TaskStartedRequest,
-)
+from noetl.api.leased import TaskProof
+from noetl.api.problems import MEDIA_TYPE, Problem, described
+from noetl.api.wire import Body, Name, View
 from noetl.dispatch.tasks.local import LocalTasks
 from noetl.dispatch.tasks.port import BaseMoved
 from noetl.errors import InputError, LeaseLost
-from noetl.model.task import TaskGrant, TaskLease, TaskReport, TaskStatus
+from noetl.model.dataset import Manifest
+from noetl.model.task import InputPart, TaskGrant, TaskLease, TaskReport, TaskStatus
 from noetl.plan import identity
 
 routes = Routes("tasks")
@@ -44,6 +35,86 @@ _ENDS: dict[str, TaskStatus] = {
     "task.failed": "Failed",
     "task.attempt_failed": "Failed",
 }
+
+
+_Log = Annotated[str, Meta(max_length=8_000_000)]
+
+
+class TaskClaimRequest(Body, frozen=True, kw_only=True):
+    """Who wants tasks, for which runtimes, how many, and how long it waits for the first."""
+
+    worker_id: Name
+    runtimes: Annotated[list[Name], Meta(min_length=1, max_length=20)]
+    want: Annotated[int, Meta(ge=1, le=1_000)] = 1
+    wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
+    like: UUID | None = None
+    """The id of a job: only its tasks are given then."""
+
+
+class TaskClaimAnswer(View, frozen=True, kw_only=True):
+    """Tasks of one job, leased to the worker."""
+
+    tasks: list[TaskGrant]
+
+
+class TaskLeaseRequest(Body, frozen=True, kw_only=True):
+    """Which task is meant, by its lease."""
+
+    lease: TaskProof
+
+
+class TaskGrantAnswer(View, frozen=True, kw_only=True):
+    """A task under a lease."""
+
+    task: TaskGrant
+
+
+class TaskLeasesRequest(Body, frozen=True, kw_only=True):
+    """Leases that are to last longer."""
+
+    leases: Annotated[list[TaskProof], Meta(max_length=10_000)]
+
+
+class TaskLeasesAnswer(View, frozen=True, kw_only=True):
+    """Those that are lost: somebody else has the task, or it has ended or been cancelled."""
+
+    lost: list[TaskLease]
+
+
+class TaskStartedRequest(TaskLeaseRequest, frozen=True, kw_only=True):
+    """Where an attempt is about to run."""
+
+    application_id: Name
+    job_tag: Name
+
+
+class TaskEndRequest(TaskLeaseRequest, frozen=True, kw_only=True):
+    """What an attempt came to. A log may be given as text by those who do not store payloads themselves."""
+
+    report: TaskReport
+    log: _Log | None = None
+    operator_state_before: dict[str, Any] | None = None
+    """What the operator's state was in the grant, where the report has a new one."""
+
+
+class TaskEndAnswer(View, frozen=True, kw_only=True):
+    """What the task is now."""
+
+    status: TaskStatus
+
+
+class MovedPart(View, frozen=True, kw_only=True):
+    """A partition that another commit reached first, as a grant would say it, and with its manifest."""
+
+    output: int
+    part: InputPart
+    manifest: Manifest
+
+
+class MovedProblem(Problem, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a commit was refused, with what its rows have to be made unique against before it is tried again."""
+
+    moved: tuple[MovedPart, ...] = ()
 
 
 @routes.post("/api/tasks/claim", WORKERS)
@@ -123,7 +194,7 @@ async def _ended(call: Call, lease: TaskLease, work: Callable[[TaskGrant], Await
                 raise
             return TaskEndAnswer(status=status)
 
-    answer: TaskEndAnswer = await leased(call).once(("task", call.scope, lease), end)
+    answer: TaskEndAnswer = await call.services.leased.once(("task", call.scope, lease), end)
     return answer
 
 
@@ -175,4 +246,4 @@ def _refused(moved: BaseMoved) -> Answer:
 
 
 def _tasks(call: Call) -> LocalTasks:
-    return pipelines_of(call).engine.tasks(call.scope)
+    return call.pipelines().engine.tasks(call.scope)

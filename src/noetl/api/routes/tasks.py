@@ -2,29 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import orjson
+from msgspec import Meta
 from starlette.responses import Response
 
 from noetl.api.endpoint import READERS, WRITERS, Call, Routes
 from noetl.api.problems import TooLarge
-from noetl.api.routes.dags import pipelines_of
-from noetl.api.routes.task_views import (
-    LogQuery,
-    TaskCancelRequest,
-    TaskDetail,
-    TaskPage,
-    TasksQuery,
-    TaskView,
-    task_fields,
-)
-from noetl.dispatch.tasks.by_hand import TasksByHand
+from noetl.api.wire import Body, Id, Name, Text, View, combined
+from noetl.dispatch.tasks.by_hand import AttemptStory, TasksByHand
+from noetl.dispatch.tasks.rows import PublicTask
 from noetl.errors import NotFound
 from noetl.model.ids import parse_id
+from noetl.model.task import TaskStatus
 
 routes = Routes("tasks")
+
+
+class TasksQuery(Body, frozen=True, kw_only=True):
+    """Which tasks to list."""
+
+    cursor: Id | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+    dag: Name | None = None
+    job: Name | None = None
+    status: TaskStatus | None = None
+    execution_id: Id | None = None
+
+
+class LogQuery(Body, frozen=True, kw_only=True):
+    """Which attempt's log; the last one that left any unless told."""
+
+    attempt: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+
+
+class TaskCancelRequest(Body, frozen=True, kw_only=True):
+    """Why to stop."""
+
+    reason: Annotated[Text, Meta(min_length=1)] = "cancelled by request"
+
+
+class TaskView(PublicTask, frozen=True, kw_only=True):
+    """A task as it stands. `open` is true while it waits, runs, or will be tried again."""
+
+    open: bool
+
+
+class TaskPage(View, frozen=True, kw_only=True):
+    """Tasks, the newest first; `next_cursor` is null on the last page."""
+
+    tasks: list[TaskView]
+    next_cursor: str | None
+
+
+class TaskDetail(TaskView, frozen=True, kw_only=True):
+    """A task with what it reads and its attempts."""
+
+    inputs: list[dict[str, Any]]
+    attempts: list[AttemptStory]
 
 
 @routes.get("/api/tasks", READERS)
@@ -40,7 +77,7 @@ async def list_tasks(call: Call, query: TasksQuery) -> TaskPage:
         limit=query.limit,
     )
     return TaskPage(
-        tasks=[TaskView(**task_fields(row)) for row in rows],
+        tasks=[combined(TaskView, row) for row in rows],
         next_cursor=str(rows[-1].created_event_id) if len(rows) == query.limit else None,
     )
 
@@ -54,7 +91,7 @@ async def get_task(call: Call, task_id: UUID) -> TaskDetail:
         parts = orjson.loads(await call.services.payloads.fetch(call.scope, task.inputs_ref))
         inputs = [{**entry, "parts": parts[entry["alias"]]} for entry in inputs]
     attempts = await _by_hand(call).history(call.scope, task.task_id)
-    return TaskDetail(**task_fields(task), inputs=inputs, attempts=attempts)
+    return combined(TaskDetail, task, inputs=inputs, attempts=attempts)
 
 
 @routes.get("/api/tasks/{task_id}/logs", READERS, media_type="text/plain")
@@ -89,8 +126,8 @@ async def cancel_task(call: Call, task_id: UUID, body: TaskCancelRequest | None 
 
 
 async def _view(call: Call, task_id: UUID) -> TaskView:
-    return TaskView(**task_fields(await _by_hand(call).show(call.scope, str(task_id))))
+    return combined(TaskView, await _by_hand(call).show(call.scope, str(task_id)))
 
 
 def _by_hand(call: Call) -> TasksByHand:
-    return pipelines_of(call).engine.by_hand
+    return call.pipelines().engine.by_hand

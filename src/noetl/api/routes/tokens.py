@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
 
 from msgspec import Meta
 
 from noetl.api.endpoint import ADMINS, Call, Routes
-from noetl.api.wire import Body, Name, View
+from noetl.api.wire import Body, Name, View, combined
 from noetl.credentials.tokens import OrganizationRole, TokenInfo
 
 routes = Routes("tokens")
@@ -25,17 +25,9 @@ class TokenRequest(Body, frozen=True, kw_only=True):
     """Email of the person it belongs to, whose roles say which datasets it reads."""
 
 
-class TokenView(View, frozen=True, kw_only=True):
+class TokenView(TokenInfo, frozen=True, kw_only=True):
     """What is known of a token."""
 
-    token_id: str
-    name: str
-    role: str
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    last_used_at: datetime | None
-    user_id: str | None
     token: str | None = None
     """The token itself, shown once."""
 
@@ -53,30 +45,16 @@ async def create_token(call: Call, body: TokenRequest) -> TokenView:
     token, info = await call.services.tokens.create(
         call.scope, body.name, body.role, None if seconds is None else timedelta(seconds=seconds), body.user
     )
-    return _view(info, token.reveal())
+    return combined(TokenView, info, token=token.reveal())
 
 
 @routes.get("/api/tokens", ADMINS)
 async def list_tokens(call: Call) -> TokenList:
     """List the organization's tokens, revoked ones too."""
-    return TokenList(tokens=[_view(info) for info in await call.services.tokens.list(call.scope)])
+    return TokenList(tokens=[combined(TokenView, info) for info in await call.services.tokens.list(call.scope)])
 
 
 @routes.delete("/api/tokens/{token_id}", ADMINS)
 async def revoke_token(call: Call, token_id: UUID) -> TokenView:
     """End a token."""
-    return _view(await call.services.tokens.revoke(call.scope, token_id))
-
-
-def _view(info: TokenInfo, token: str | None = None) -> TokenView:
-    return TokenView(
-        token_id=str(info.token_id),
-        name=info.name,
-        role=info.role,
-        created_at=info.created_at,
-        expires_at=info.expires_at,
-        revoked_at=info.revoked_at,
-        last_used_at=info.last_used_at,
-        user_id=None if info.user_id is None else str(info.user_id),
-        token=token,
-    )
+    return combined(TokenView, await call.services.tokens.revoke(call.scope, token_id))

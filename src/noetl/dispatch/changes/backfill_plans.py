@@ -47,8 +47,8 @@ SELECT avg(extract(epoch FROM t.ended_at - t.started_at))::double precision FROM
 """
 
 
-class BackfillPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Partitions to build again, and what is known of that."""
+class PlanView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backfill does."""
 
     dataset: str
     dag: str
@@ -71,6 +71,11 @@ class BackfillPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a task of the job takes, as far as there were any."""
     seconds: float | None
     """About how long all of them take, if that many run at a time."""
+
+
+class BackfillPlan(PlanView, frozen=True, kw_only=True):
+    """What a backfill does, with every partition."""
+
     keys: tuple[str, ...]
 
 

@@ -10,6 +10,7 @@ import orjson
 
 from noetl.errors import NotFound
 from noetl.ledger.database import Connection
+from noetl.model.ids import Id64
 from noetl.model.payload_ref import PayloadRef
 
 BackfillStatus = Literal["queueing", "running", "paused", "cancelled", "completed", "failed"]
@@ -37,18 +38,16 @@ FROM (SELECT t.status, t.available_at, t.generation = $2 AS own FROM noetl.task 
 """
 
 
-class Backfill(msgspec.Struct, frozen=True, kw_only=True):
+class PublicBackfill(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions that are built again, and how many of them were given to tasks."""
 
-    backfill_id: int
-    version: int
+    backfill_id: Id64
     dag: str
     job: str
     generation: str
     dataset_uuid: str
     dataset_version: str
     selection: dict[str, Any]
-    keys_ref: PayloadRef
     total: int
     queued: int
     made: int
@@ -58,8 +57,15 @@ class Backfill(msgspec.Struct, frozen=True, kw_only=True):
     requested_by: str
     error: str | None
     created_at: datetime
-    moved_at: datetime
     ended_at: datetime | None
+
+
+class Backfill(PublicBackfill, frozen=True, kw_only=True):
+    """A backfill as its row has it."""
+
+    version: int
+    keys_ref: PayloadRef
+    moved_at: datetime
 
     @property
     def open(self) -> bool:

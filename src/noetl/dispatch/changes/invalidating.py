@@ -24,6 +24,7 @@ from noetl.ledger.database import Connection
 from noetl.ledger.transition import Append, Transition
 from noetl.model.catalogue.changes import InvalidationReason, InvalidationScope
 from noetl.model.dataset import Manifest
+from noetl.model.ids import Id64
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.plan import identity
@@ -64,10 +65,10 @@ SELECT i.invalidation_id FROM noetl.data_invalidation AS i WHERE i.status = 'ope
 """
 
 
-class Invalidation(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that were said to be wrong, and how far they are worked off."""
+class PublicInvalidation(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that were said to be wrong."""
 
-    invalidation_id: int
+    invalidation_id: Id64
     dataset_uuid: str
     dataset_version: str
     dataset: str | None
@@ -77,16 +78,34 @@ class Invalidation(msgspec.Struct, frozen=True, kw_only=True):
     reason: InvalidationReason
     note: str | None
     requested_by: str
-    dependents: dict[str, int]
-    """Tasks that were asked for, by generation."""
-    processed_by: dict[str, int]
-    """How many of them are done."""
     status: Literal["open", "closed"]
     closed_because: str | None
     created_at: datetime
     closed_at: datetime | None
+
+
+class Invalidation(PublicInvalidation, frozen=True, kw_only=True):
+    """Rows that were said to be wrong, and how far they are worked off."""
+
+    dependents: dict[str, int]
+    """Tasks that were asked for, by generation."""
+    processed_by: dict[str, int]
+    """How many of them are done."""
     jobs: dict[str, str] = {}
     """What the generations are called, as DAG.JOB."""
+
+    @property
+    def tasks(self) -> dict[str, int]:
+        """Tasks that were asked for, by job; one whose generation is gone by its generation."""
+        return self._by_job(self.dependents)
+
+    @property
+    def done(self) -> dict[str, int]:
+        """How many of them are done."""
+        return self._by_job(self.processed_by)
+
+    def _by_job(self, counts: dict[str, int]) -> dict[str, int]:
+        return {self.jobs.get(generation, generation): count for generation, count in counts.items()}
 
 
 class _Work(msgspec.Struct, frozen=True):

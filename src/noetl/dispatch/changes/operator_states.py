@@ -28,7 +28,7 @@ class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the operator of a job keeps; nothing before its first task, or if it keeps none."""
+    """What the operator of a job keeps between tasks."""
 
     dag: str
     job: str

@@ -13,6 +13,7 @@ import msgspec
 from noetl.dispatch.changes.invalidating import Invalidations
 from noetl.dispatch.changes.means import Means
 from noetl.errors import NotFound
+from noetl.model.ids import Id64
 from noetl.model.stream import Scope
 
 _CURRENT: Final = """
@@ -26,20 +27,19 @@ _JOBS: Final = "SELECT job, partition_key FROM noetl.task WHERE execution_id = $
 
 
 class Missed(msgspec.Struct, frozen=True, kw_only=True):
-    """What was missing in a DAG, and the run that makes up for it; none if nothing was."""
+    """What was missing in a DAG, as job and partition, and the run that makes up for it."""
 
     dag: str
     dag_version_id: str
-    execution_id: int | None = None
-    partitions: tuple[tuple[str, str], ...] = ()
-    """Job and partition of each task that was made."""
+    execution_id: Id64 | None
+    partitions: tuple[tuple[str, str], ...]
 
 
 class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
-    """What one look at an organization found."""
+    """What one look found."""
 
     dags: tuple[Missed, ...]
-    closed: tuple[int, ...]
+    closed: tuple[Id64, ...]
     """Invalidations whose tasks nobody needs any more."""
     undelivered: int
     """Changes that could not be routed and were given up; `noetl tasks outbox` tells why."""
@@ -81,7 +81,7 @@ class Reconciling:
     async def _one(self, scope: Scope, dag: str, dag_version_id: str, by: str) -> Missed:
         execution_id = await self._means.engine.runs.catch_up(scope, dag, dag_version_id, requested_by=by)
         if execution_id is None:
-            return Missed(dag=dag, dag_version_id=dag_version_id)
+            return Missed(dag=dag, dag_version_id=dag_version_id, execution_id=None, partitions=())
         async with self._means.database.transaction(scope) as connection:
             rows = await connection.fetch(_JOBS, execution_id)
         return Missed(

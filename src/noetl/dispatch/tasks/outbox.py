@@ -22,6 +22,7 @@ from noetl.dispatch.tasks.backoff import OUTBOX, Backoff
 from noetl.errors import NotFound
 from noetl.faults import reach
 from noetl.ledger.database import Database
+from noetl.model.ids import Id64
 from noetl.model.stream import Scope
 
 _log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ class DeadRow(msgspec.Struct, frozen=True, kw_only=True):
     outbox_id: str
     kind: str
     payload: dict[str, Any]
-    execution_id: int
+    execution_id: Id64
     attempts: int
     last_error: str | None
     created_at: datetime

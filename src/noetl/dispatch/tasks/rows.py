@@ -10,6 +10,7 @@ import orjson
 
 from noetl.errors import NotFound
 from noetl.ledger.database import Connection
+from noetl.model.ids import Id64
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.task import TaskStatus
 
@@ -23,8 +24,8 @@ t.created_event_id, t.created_at, t.started_at, t.ended_at, t.skipped_as::text A
 _ONE: Final = f"SELECT {COLUMNS} FROM noetl.task AS t WHERE t.task_id = $1"  # noqa: S608
 
 
-class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that stands about a task."""
+class PublicTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What anybody may see of a task."""
 
     task_id: str
     job_id: str
@@ -32,16 +33,13 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     dag: str
     job: str
     generation: str
-    execution_id: int
-    dedupe_key: str
+    execution_id: Id64
     partition_key: str
     status: TaskStatus
     attempt: int
     max_attempts: int
     runtime: str
     worker: str | None
-    lease_token: str | None
-    lease_seconds: float
     lease_until: datetime | None
     available_at: datetime | None
     cancel_requested: bool
@@ -50,13 +48,21 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
     outputs: Any
     logs_ref: PayloadRef | None
-    inputs: list[dict[str, Any]]
-    inputs_ref: PayloadRef | None
-    created_event_id: int
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
     skipped_as: str | None
+
+
+class TaskRow(PublicTask, frozen=True, kw_only=True):
+    """Everything that stands about a task, also what only its worker and the engine may know."""
+
+    dedupe_key: str
+    lease_token: str | None
+    lease_seconds: float
+    inputs: list[dict[str, Any]]
+    inputs_ref: PayloadRef | None
+    created_event_id: int
 
     @property
     def open(self) -> bool:

@@ -25,6 +25,7 @@ from noetl.faults import reach
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
+from noetl.model.ids import Id64
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, execution_stream
 from noetl.plan import identity
@@ -56,9 +57,9 @@ UNION ALL SELECT execution_id FROM noetl.idempotency_key WHERE key = $2 AND expi
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How a run came out, or that it is open."""
 
-    execution_id: int
+    execution_id: Id64
     status: Literal["open", "completed", "failed", "cancelled"]
-    error: str | None = None
+    error: str | None
 
 
 async def _nothing(scope: Scope, run: Run, error: str | None) -> None:
@@ -212,20 +213,20 @@ class Runs:
         """End a run that has nothing left to do, and say how it stands."""
         async with self._database.transaction(scope) as connection:
             if await is_busy(connection, execution_id):  # by far the most frequent answer, and cheap to find
-                return RunEnd(execution_id=execution_id, status="open")
+                return RunEnd(execution_id=execution_id, status="open", error=None)
             run = await read_run(connection, scope, execution_id)
             if run.ended is not None:
                 return RunEnd(execution_id=execution_id, status=run.ended, error=run.error)
             found = await quiet(connection, run) if run.kind in {"deploy", "emission"} else None
         if found is None:
-            return RunEnd(execution_id=execution_id, status="open")
+            return RunEnd(execution_id=execution_id, status="open", error=None)
         error = found.error
         if run.kind == "deploy" and error is None:
             assert run.dag_version_id is not None
             # Its first tasks are made after the deploy itself: whoever died in between left nothing but this.
             if await self._routing.build(scope, execution_id, run.dag_version_id, complete=True):
                 self._recorded(scope, execution_id)
-                return RunEnd(execution_id=execution_id, status="open")
+                return RunEnd(execution_id=execution_id, status="open", error=None)
         await self.before_end(scope, run, error)
         await self._end(scope, execution_id, error)
         return RunEnd(execution_id=execution_id, status="completed" if error is None else "failed", error=error)

@@ -7,12 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from starlette.applications import Starlette
-
 from noetl import __version__
-from noetl.api.app import make_app
 from noetl.api.listening import shown_url
 from noetl.api.serve import serve
+from noetl.api.services import Services
 from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.engine import Engine
 from noetl.runtime.background import open_background
@@ -85,7 +83,7 @@ async def open_server(
         services = services_of(
             people, runtime, engine, pipelines, queries, curated, scheduler, metrics, facts, auth_required=required
         )
-        listening = _listening(make_app(services), address, number, stopping, auth_configured=configured)
+        listening = _listening(services, address, number, stopping, auth_configured=configured)
         url = shown_url(address, await stack.enter_async_context(listening))
         if slots:
             await stack.enter_async_context(open_local_worker(runtime, engine, pipelines, slots))
@@ -98,12 +96,14 @@ async def open_server(
 
 @asynccontextmanager
 async def _listening(
-    app: Starlette, address: str, number: int, stopping: Stopping, *, auth_configured: bool
+    services: Services, address: str, number: int, stopping: Stopping, *, auth_configured: bool
 ) -> AsyncIterator[int]:
     """Take requests for the time of the block; gives the port."""
     loop = asyncio.get_running_loop()
     listening: asyncio.Future[int] = loop.create_future()
-    serving = loop.create_task(serve(app, address, number, auth_configured=auth_configured, ready=listening.set_result))
+    serving = loop.create_task(
+        serve(services, address, number, auth_configured=auth_configured, ready=listening.set_result)
+    )
     try:
         await asyncio.wait((serving, listening), return_when=asyncio.FIRST_COMPLETED)
         if serving.done():

@@ -6,8 +6,9 @@ import logging
 from functools import cache, partial
 
 from noetl import __version__
+from noetl.api.hook_gate import HookLimits
 from noetl.api.listening import is_loopback
-from noetl.api.services import HookLimits, Services
+from noetl.api.services import Services
 from noetl.credentials.store import CredentialStore
 from noetl.credentials.tokens import ApiTokens
 from noetl.credentials.worker_secret import make_worker_secret
