@@ -44,6 +44,10 @@ class EventType(msgspec.Struct, frozen=True, kw_only=True):
     """Tables of which it may change rows that stand; a row that is kept after its work has ended is one of them."""
     ends: tuple[str, ...] = ()
     """Tables of which it may remove rows."""
+    projections: tuple[str, ...] = ()
+    """Projections of which it changes rows; projectors do that later. `execution` counts every event besides."""
+    steers: bool = False
+    """Changes what the planner knows of its execution, and so what it decides next."""
     keeps_lease: bool = False
     """Changes a leased row without giving, taking or ending its lease."""
     overrules_holders: bool = False

@@ -32,6 +32,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         meta=CommandIssued,
         once_per="command_id",
         opens=("command",),
+        steers=True,
     ),
     EventType(
         name="command.claimed",
@@ -55,6 +56,8 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         needs=("command_id",),
         retried=True,
         ends=("command",),
+        projections=("execution", "loop"),
+        steers=True,
     ),
     EventType(
         name="command.attempt_failed",
@@ -81,6 +84,8 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         retried=True,
         ends=("command",),
         overrules_holders=True,
+        projections=("execution", "loop"),
+        steers=True,
     ),
     EventType(
         name="artifact.stored",

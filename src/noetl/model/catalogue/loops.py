@@ -61,6 +61,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="loop",
         needs=("node_name", "loop_id"),
         meta=LoopStarted,
+        projections=("execution", "loop"),
     ),
     EventType(
         name="loop.item",
@@ -75,6 +76,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         needs=("node_name", "loop_id"),
         result=LoopDone,
         once_per="loop_id",
+        projections=("execution", "loop"),
     ),
     EventType(
         name="loop.fanout.started",
@@ -82,6 +84,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="loop",
         needs=("node_name", "loop_id"),
         meta=FanoutStarted,
+        projections=("execution", "fanout"),
     ),
     EventType(
         name="loop.shard.enqueued",
@@ -99,6 +102,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         retried=True,
         changes=("stage",),
         ends=("frame",),
+        projections=("execution", "fanout"),
     ),
     EventType(
         name="loop.shard.failed",
@@ -108,6 +112,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         retried=True,
         changes=("stage",),
         ends=("frame",),
+        projections=("execution", "fanout"),
     ),
     EventType(
         name="loop.shard.abandoned",
@@ -133,6 +138,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         needs=("node_name", "loop_id"),
         result=FaninCompleted,
         once_per="loop_id",
+        projections=("execution", "fanout"),
     ),
 )
 """In the order a loop meets them."""

@@ -92,6 +92,21 @@ def types_with_rows() -> tuple[str, ...]:
     return _types(lambda kind: applied_by(kind) is not None)
 
 
+def types_projected(projection: str) -> tuple[str, ...]:
+    """Return the types that change rows of a projection."""
+    return _types(lambda kind: projection in kind.projections)
+
+
+def types_steering() -> tuple[str, ...]:
+    """Return the types that change what the planner knows of an execution."""
+    return _types(lambda kind: kind.steers)
+
+
+def types_of(aggregate: str) -> tuple[str, ...]:
+    """Return the types of an aggregate."""
+    return _types(lambda kind: kind.aggregate == aggregate)
+
+
 def types_ending_executions() -> tuple[str, ...]:
     """Return the types that end their execution."""
     return _types(lambda kind: kind.ends_execution)
