@@ -182,3 +182,18 @@ def test_a_dispatch_knows_every_declared_type_and_refuses_others() -> None:
     assert dispatch["business.invoice.posted"] is None
     with pytest.raises(Unsupported, match=r"command\.deferred"):
         dispatch["command.deferred"]
+
+
+@every_type
+def test_what_is_said_of_attempts_is_said_of_leased_work(kind: EventType) -> None:
+    if kind.attempt is not None:
+        assert len(set(LEASED) & set(kind.tables)) == 1
+        assert not kind.keeps_lease
+
+
+def test_whatever_moves_a_lease_says_what_became_of_the_attempt() -> None:
+    moving = {name for table in LEASED for name in types_moving_lease(table)}
+    saying = {kind.name for kind in EVENT_TYPES if kind.attempt is not None}
+    # It is made available again, after all attempts have ended.
+    assert moving - saying == {"task.retried"}
+    assert saying <= moving

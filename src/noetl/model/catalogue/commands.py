@@ -41,6 +41,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         needs=("command_id",),
         meta=Attempt,
         changes=("command",),
+        attempt="begun",
     ),
     EventType(
         name="command.started",
@@ -58,6 +59,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         ends=("command",),
         projections=("execution", "loop"),
         steers=True,
+        attempt="completed",
     ),
     EventType(
         name="command.attempt_failed",
@@ -67,6 +69,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         meta=Attempt,
         retried=True,
         changes=("command",),
+        attempt="attempt_failed",
     ),
     EventType(
         name="command.abandoned",
@@ -75,6 +78,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         needs=("command_id",),
         meta=Attempt,
         changes=("command",),
+        attempt="abandoned",
     ),
     EventType(
         name="command.failed",
@@ -86,6 +90,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         overrules_holders=True,
         projections=("execution", "loop"),
         steers=True,
+        attempt="failed",
     ),
     EventType(
         name="artifact.stored",

@@ -70,6 +70,7 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         opens=("frame",),
         changes=("frame", "stage"),
         projections=("stage", "frame"),
+        attempt="begun",
     ),
     EventType(
         name="frame.checkpointed",
@@ -100,6 +101,7 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         changes=("stage",),
         ends=("frame",),
         projections=("execution", "stage", "frame", "loop"),
+        attempt="completed",
     ),
     EventType(
         name="frame.abandoned",
@@ -109,6 +111,7 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         meta=Attempt,
         changes=("frame",),
         projections=("frame",),
+        attempt="abandoned",
     ),
     EventType(
         name="frame.attempt_failed",
@@ -119,6 +122,7 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         retried=True,
         changes=("frame",),
         projections=("frame",),
+        attempt="attempt_failed",
     ),
     EventType(
         name="frame.failed",
@@ -130,6 +134,7 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         changes=("stage",),
         ends=("frame",),
         projections=("execution", "stage", "frame", "loop"),
+        attempt="failed",
     ),
 )
 """In the order a stage meets them."""

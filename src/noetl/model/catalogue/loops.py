@@ -93,6 +93,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         needs=("node_name", "loop_id", "shard_id", "current_index"),
         opens=("frame",),
         changes=("frame", "stage"),
+        attempt="begun",
     ),
     EventType(
         name="loop.shard.done",
@@ -103,6 +104,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         changes=("stage",),
         ends=("frame",),
         projections=("execution", "fanout"),
+        attempt="completed",
     ),
     EventType(
         name="loop.shard.failed",
@@ -113,6 +115,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         changes=("stage",),
         ends=("frame",),
         projections=("execution", "fanout"),
+        attempt="failed",
     ),
     EventType(
         name="loop.shard.abandoned",
@@ -121,6 +124,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         needs=_SHARD_IDS,
         meta=Attempt,
         changes=("frame",),
+        attempt="abandoned",
     ),
     EventType(
         name="loop.shard.attempt_failed",
@@ -130,6 +134,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         meta=Attempt,
         retried=True,
         changes=("frame",),
+        attempt="attempt_failed",
     ),
     EventType(
         name="loop.fanin.completed",

@@ -15,14 +15,14 @@ import msgspec
 
 from noetl.model.catalogue import ENDING
 from noetl.model.catalogue.dispatch import by_type
-from noetl.model.catalogue.rows import types_applied_by
+from noetl.model.catalogue.rows import types_applied_by, types_of_attempts
 from noetl.model.event import Event
 from noetl.project.folds.fold import Row, copied, moment, text_of
 
 Table = dict[str, Row]
 """Rows by the id they have within their execution."""
 
-_FAILED: Final = frozenset({"frame.failed", "loop.shard.failed"})
+_FAILED: Final = frozenset(types_of_attempts("failed", at="frame"))
 
 
 class OpenWork:
