@@ -16,7 +16,9 @@ import pytest
 from tests.unit.model.sound import sound
 
 from noetl.catalog.playbooks import Catalog
+from noetl.errors import EventInvalid
 from noetl.ledger.database import Database
+from noetl.ledger.memory import MemoryLedger
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.catalogue import BY_NAME, ENDING, EVENT_TYPES
@@ -173,6 +175,19 @@ async def test_a_catalog_touches_what_is_declared(ledger: PostgresLedger, databa
         kind = BY_NAME[name]
         assert touched.as_declared() == ([*kind.opens], [*kind.changes], [*kind.ends]), name
         before = found
+
+
+@pytest.mark.service
+async def test_nobody_takes_a_type_that_is_not_declared(ledger: PostgresLedger) -> None:
+    run = Driven()
+    draft = run.requested().appends[0].drafts[0]
+    stray = msgspec.structs.replace(draft, event_type="execution.guessed", schema_name="noetl.execution.guessed")
+    for take in (ledger.append, MemoryLedger().append):
+        with pytest.raises(EventInvalid, match="unknown event type"):
+            await take(stray.stream, [stray])
+    with pytest.raises(EventInvalid, match="unknown event type"):
+        await ledger.transact(one(stray))
+    assert [event async for event in ledger.read(stray.stream)] == []
 
 
 async def _others(owner_url: str) -> dict[str, int]:
