@@ -11,111 +11,17 @@ from noetl.errors import AlreadyRecorded
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Transition
-from noetl.model.catalogue import ROW_TYPES
+from noetl.model.catalogue.rows import APPLIED_BY, types_applied_by
 from noetl.model.stream import Scope
 from noetl.project.folds.pipelines.fold import PIPELINE_EVENTS
 from noetl.project.folds.pipelines.tables import KEYS
 from noetl.replay.pipelines import pipeline_differences
 
-from .driven import NEIGHBOUR, SCOPE, joined, one, rows, token
-from .piped import Piped, named
-from .story_alerts import some_alerts
-from .story_changes import some_changes
-from .story_lineage import some_lineage
-from .story_pins import some_pins
-from .story_queries import some_queries
-from .story_schedules import some_schedules
-from .story_views import some_views
+from .driven import NEIGHBOUR, SCOPE, joined, rows, token
+from .piped import Piped
+from .story_pipelines import what_seldom_happens, whole_story
 
 pytestmark = pytest.mark.service
-
-
-def whole_story(dag: Piped) -> list[Transition]:
-    """Every way the rows of a pipeline change, one after another."""
-    held = [token() for _ in range(4)]
-    done = {
-        "outputs": [{"output": 0, "dataset_uuid": dag.dataset, "partition_key": "day=1", "version": 1, "rows": 5}],
-        "cursors": [dag.cursor("day=a", 3), dag.cursor("day=x", 1)],
-    }
-    logs = dag.drafts.payload("cd" * 32)
-    big = dag.created("big", context={"inputs": [{"alias": "o"}]}, payload_ref=dag.drafts.payload("ef" * 32))
-    return [
-        dag.requested(),
-        dag.deployed(),
-        dag.moved("dag.build_failed", error="no Java"),
-        dag.moved("dag.ready"),
-        dag.moved("dag.activated"),
-        dag.deployed(2, name="orders"),
-        dag.moved("dag.ready", 2),
-        dag.moved("dag.activated", 2, previous=1),
-        dag.moved("dag.rolled_back", 1, previous=2),
-        dag.deployed(2),
-        dag.created("a"),
-        big,
-        dag.claimed("a", held[0].upper(), room=2),
-        dag.task(
-            "a", "task.started", dag.fence("a", 1, held[0]), meta={"application_id": "app-1", "job_tag": "noetl-a-1"}
-        ),
-        dag.task(
-            "a",
-            "task.attempt_failed",
-            dag.fence("a", 1, held[0]),
-            meta={"delay_seconds": -0.1234565, "error_kind": "user"},
-            error="division by zero",
-            payload_ref=logs,
-        ),
-        dag.claimed("a", held[1], 2, seconds=-1.0),
-        dag.task("a", "task.abandoned", dag.fence("a", 2, held[1], "expired"), meta={"attempt": 2}),
-        dag.claimed("a", held[2], 3, seconds=12.5),
-        dag.task("a", "task.cancel_requested", dag.fence("a", mode="open")),
-        joined(
-            dag.task("a", "task.completed", dag.fence("a", 3, held[2]), meta={"attempt": 3}, context=done),
-            dag.partition("day=1"),
-            dag.schema("first", "day", "amount"),
-            dag.state("watermark", {"ü": 1e-7, "seen": [1, 2.5, None, True]}),
-        ),
-        dag.state("watermark", None),
-        dag.schema("evolved", "day", "amount", "city"),
-        dag.partition("day=1", version=2),
-        dag.partition("day=1", "partition.dropped", version=3),
-        dag.partition("day=1/city=a|b", version=1),
-        dag.task(
-            "big", "task.skipped", meta={"as_task": dag.task_id("a")}, context={"cursors": [dag.cursor("day=a", 2)]}
-        ),
-        dag.created("c"),
-        dag.task("c", "task.cancelled", dag.fence("c", 0, mode="free"), meta={"attempt": 0}, error="rolled back"),
-        dag.task("c", "task.retried", dag.fence("c", mode="ended"), meta={"extra_attempts": 2}),
-        dag.claimed("c", held[3]),
-        dag.task("c", "task.failed", dag.fence("c", 1, held[3]), error="refused", payload_ref=logs),
-        *some_people(dag),
-        *some_schedules(dag),
-        *some_queries(dag),
-        *some_pins(dag),
-        *some_alerts(dag),
-        *some_changes(dag),
-        *some_lineage(dag),
-        *some_views(dag),
-        one(dag.drafts.execution(dag.execution_id, "execution.completed")),
-    ]
-
-
-def some_people(dag: Piped) -> list[Transition]:
-    ann, bob, readers = ({"user_id": named("ann")}, {"user_id": named("bob")}, {"role_id": named("readers")})
-    return [
-        dag.people(("org.created", {"name": "Care"}), ("org.created", {"name": "Care Ltd"})),
-        dag.people(("org.settings_changed", {}), context={"settings": {"ü": [1.5, None]}}),
-        dag.people(
-            ("user.added", {**ann, "email": "ann@example.org", "role": "reader", "external_id": "7"}),
-            ("user.added", {**bob, "email": "bob@example.org", "role": "writer"}),
-            ("user.role_changed", {**ann, "role": "admin"}),
-            ("role.created", {**readers, "slug": "readers", "name": "Readers"}),
-            ("role.granted", {**readers, **ann}),
-            ("role.granted", {**readers, **bob}),
-            ("role.granted", {"role_id": named("gone"), **ann}),
-            ("role.revoked", {"role_id": named("gone"), **ann}),
-        ),
-        dag.people(("user.removed", bob)),
-    ]
 
 
 async def differences(database: Database, scope: Scope = SCOPE) -> list[str]:
@@ -124,12 +30,14 @@ async def differences(database: Database, scope: Scope = SCOPE) -> list[str]:
 
 async def test_the_fold_equals_the_rows_after_every_change(ledger: PostgresLedger, database: Database) -> None:
     """INV-48."""
-    story = whole_story(Piped())
+    dag = Piped()
+    story = [*whole_story(dag), *what_seldom_happens(dag)]
     for number, change in enumerate(story):
         await ledger.transact(change)
         assert await differences(database) == [], number
     told = {draft.event_type for change in story for append in change.appends for draft in append.drafts}
-    assert told >= PIPELINE_EVENTS == {kind.name for kind in ROW_TYPES}
+    own = {name for function in {*APPLIED_BY.values()} - {"apply_open_work"} for name in types_applied_by(function)}
+    assert told >= PIPELINE_EVENTS == own
     assert all([len(await rows(database, table)) for table in KEYS])
 
 

@@ -12,11 +12,12 @@ from typing import Final, Literal
 
 from noetl.dispatch.story import COMMITTED, DISPATCHED, FRAME_FAILED, LOST, TRIED
 from noetl.model.catalogue import ENDING
+from noetl.model.catalogue.rows import types_of_attempts
 from noetl.model.event import Event
 
 Outcome = Literal["done", "done with failed rows", "failed", "lost", "stopped", "running"]
 OUTCOMES: Final[tuple[Outcome, ...]] = ("done", "done with failed rows", "failed", "lost", "stopped", "running")
-_COMMAND_ENDS: Final = ("command.completed", "command.failed", "command.attempt_failed", "command.abandoned")
+_COMMAND_ENDS: Final = types_of_attempts("completed", "failed", "attempt_failed", "abandoned", at="command")
 
 
 @dataclass

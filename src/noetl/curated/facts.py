@@ -11,6 +11,7 @@ from noetl.curated.fields import Field, category, check_name, identity, number, 
 from noetl.errors import InputError
 from noetl.execute.outcome import ProblemKind
 from noetl.model.catalogue import ENDING
+from noetl.model.catalogue.rows import types_of_attempts
 
 _TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,126}")
 
@@ -58,15 +59,14 @@ EXECUTIONS: Final = Executions(
 )
 """Executions from the moment they were asked for to their end. The places of these fields are worked out, not read."""
 
+_FAILED: Final = (*types_of_attempts("failed"), *types_of_attempts("attempt_failed", at="task"))
+
 FAILURES: Final = Fact(
     "failures",
-    ("command.failed", "frame.failed", "loop.shard.failed", "task.failed", "task.attempt_failed"),
+    _FAILED,
     {
         "at": time("event_time"),
-        "what": category(
-            "event_type",
-            values=("command.failed", "frame.failed", "loop.shard.failed", "task.failed", "task.attempt_failed"),
-        ),
+        "what": category("event_type", values=_FAILED),
         "problem": category("result.error.kind", "meta.error_kind", values=sorted(get_args(ProblemKind))),
         "step": identity("node_name"),
         "message": text("error"),

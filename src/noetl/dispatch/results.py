@@ -11,6 +11,7 @@ import orjson
 
 from noetl.errors import Corrupt
 from noetl.ledger.database import Database
+from noetl.model.catalogue.rows import sql_texts, types_of_attempts
 from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.model.stream import Scope
 from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, decode_table, encode_json
@@ -25,16 +26,18 @@ AT_ONCE = 16
 """Payloads of frames that are fetched side by side."""
 _LARGE = 256 * 1024
 
-_COMMITTED = """
+_BEGUN = sql_texts(types_of_attempts("begun", at="frame"))
+_ENDED = sql_texts(types_of_attempts("completed", "failed", at="frame"))
+_COMMITTED = f"""
 SELECT e.frame_id, coalesce(e.current_index, d.current_index) AS first_index, e.payload_ref,
        (e.meta ->> 'row_count')::integer AS row_count,
        CASE WHEN e.payload_ref IS NOT NULL AND e.meta ->> 'attempt' = '1' THEN d.meta ->> 'worker' END AS worker
 FROM noetl.known_event AS e LEFT JOIN noetl.known_event AS d ON d.execution_id = e.execution_id AND d.loop_id = e.loop_id
-    AND d.frame_id = e.frame_id AND d.event_type IN ('frame.dispatched', 'loop.shard.enqueued') AND d.stream_version = 1
+    AND d.frame_id = e.frame_id AND d.event_type IN ({_BEGUN}) AND d.stream_version = 1
 WHERE e.execution_id = $1 AND e.loop_id = $2
-  AND e.event_type IN ('frame.committed', 'frame.failed', 'loop.shard.done', 'loop.shard.failed')
+  AND e.event_type IN ({_ENDED})
 ORDER BY first_index, e.frame_id
-"""
+"""  # noqa: S608 - ours
 
 View = Callable[[PayloadRef], Awaitable[bytes | memoryview]]
 """Gives the bytes of a frame's payload."""

@@ -9,20 +9,23 @@ import msgspec
 import orjson
 
 from noetl.ledger.database import Database
+from noetl.model.catalogue.rows import sql_texts, types_of_attempts
 from noetl.model.stream import Scope
 
 SHOWN_CHARACTERS = 500
 """Of a problem, where it stands in a sentence."""
 
-_FIRST = """
+_BEGUN = sql_texts(types_of_attempts("begun", at="frame"))
+_FAILED = sql_texts(types_of_attempts("failed", at="frame"))
+_FIRST = f"""
 SELECT e.frame_id, coalesce(e.current_index, d.current_index) AS first_index,
        (e.meta ->> 'row_count')::integer AS row_count, e.result, e.error
 FROM noetl.known_event AS e LEFT JOIN noetl.known_event AS d ON d.execution_id = e.execution_id AND d.loop_id = e.loop_id
-    AND d.frame_id = e.frame_id AND d.event_type IN ('frame.dispatched', 'loop.shard.enqueued') AND d.stream_version = 1
-WHERE e.execution_id = $1 AND e.loop_id = $2 AND (e.event_type IN ('frame.failed', 'loop.shard.failed')
+    AND d.frame_id = e.frame_id AND d.event_type IN ({_BEGUN}) AND d.stream_version = 1
+WHERE e.execution_id = $1 AND e.loop_id = $2 AND (e.event_type IN ({_FAILED})
     OR (e.event_type = 'frame.committed' AND e.meta ->> 'failed_count' IS NOT NULL))
 ORDER BY first_index, e.frame_id LIMIT 1
-"""
+"""  # noqa: S608 - ours
 
 
 class RowProblem(msgspec.Struct, frozen=True, order=True):

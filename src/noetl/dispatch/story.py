@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from operator import itemgetter
+from typing import Final
 
 from noetl.dispatch.row_problems import RowProblem, row_problems
 from noetl.model.catalogue import ENDING
+from noetl.model.catalogue.rows import types_moving_lease, types_of_attempts
 from noetl.model.event import Event
 from noetl.model.stream import execution_stream
 from noetl.plan.state import State, evolve
 
-LOST = frozenset({"command.abandoned", "frame.abandoned", "loop.shard.abandoned"})
-TRIED = frozenset({"command.attempt_failed", "frame.attempt_failed", "loop.shard.attempt_failed"})
-DISPATCHED = frozenset({"frame.dispatched", "loop.shard.enqueued"})
-COMMITTED = frozenset({"frame.committed", "loop.shard.done"})
-FRAME_FAILED = frozenset({"frame.failed", "loop.shard.failed"})
+LOST: Final = frozenset({*types_of_attempts("abandoned", at="command"), *types_of_attempts("abandoned", at="frame")})
+TRIED: Final = frozenset(
+    {*types_of_attempts("attempt_failed", at="command"), *types_of_attempts("attempt_failed", at="frame")}
+)
+DISPATCHED: Final = frozenset(types_of_attempts("begun", at="frame"))
+COMMITTED: Final = frozenset(types_of_attempts("completed", at="frame"))
+FRAME_FAILED: Final = frozenset(types_of_attempts("failed", at="frame"))
+_COMMAND_ENDED: Final = frozenset(types_of_attempts("completed", "failed", at="command"))
+_COMMAND_LEASED: Final = frozenset(types_moving_lease("command")) - _COMMAND_ENDED
 KEPT_PROBLEMS = 5
 """Rows that failed, of each stage: the first of them tell what is wrong with most."""
 
@@ -118,9 +124,9 @@ class Story:
                 runs[-1].commands.append(command)
         elif (known := self.commands.get(command_id)) is None:
             return
-        elif event.event_type in ("command.completed", "command.failed"):
+        elif event.event_type in _COMMAND_ENDED:
             known.ended = event
-        else:
+        elif event.event_type in _COMMAND_LEASED:
             known.leases.append(event)
 
     def _add_frame(self, event: Event, frame_id: int) -> None:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from noetl.errors import AlreadyRecorded, KeyReused, LeaseLost, NoetlError, PayloadCollected, VersionConflict
 from noetl.ledger.normalizer import Row, content_digest, normalize
 from noetl.ledger.transition import FENCE_MODES, WORK_TYPES, Append, Fence, Transition
-from noetl.model.catalogue import EVENT_TYPES
+from noetl.model.catalogue.rows import once_types
 from noetl.model.event import Appended, Draft
 from noetl.model.stream import Scope, Stream
 from noetl.model.validate import validate
 
-_ONCE = frozenset(kind.name for kind in EVENT_TYPES if kind.once_per)
+_ONCE = frozenset(once_types())
 _TYPE, _KEY, _PAYLOAD, _FIELDS = 12, 16, 23, 24
 
 _CALL = "SELECT outcome, first_version, first_position, event_ids FROM noetl.append('{}', $1, $2, $3, $4, $5, $6, $7, $8, $9)"

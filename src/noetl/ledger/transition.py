@@ -11,34 +11,11 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from noetl.model.catalogue import ENDING, ROW_TYPES
+from noetl.model.catalogue.rows import types_with_rows
 from noetl.model.event import Draft
 from noetl.model.stream import Stream
 
-_COMMAND_TYPES: Final = {
-    "command.issued",
-    "command.claimed",
-    "command.abandoned",
-    "command.attempt_failed",
-    "command.completed",
-    "command.failed",
-    "frame.dispatched",
-    "frame.abandoned",
-    "frame.attempt_failed",
-    "frame.checkpointed",
-    "frame.committed",
-    "frame.failed",
-    "loop.shard.enqueued",
-    "loop.shard.abandoned",
-    "loop.shard.attempt_failed",
-    "loop.shard.done",
-    "loop.shard.failed",
-    "stage.opened",
-    "stage.closed",
-    "execution.requested",
-}
-
-WORK_TYPES: Final = ENDING | _COMMAND_TYPES | {kind.name for kind in ROW_TYPES}
+WORK_TYPES: Final = frozenset(types_with_rows())
 """Types whose events change rows of open work, of pipelines, of people or of what is around them."""
 
 FENCE_MODES: Final = {"held": 1, "expired": 2, "free": 3, "room": 4, "open": 5, "ended": 6}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,6 +20,10 @@ class Attempt(msgspec.Struct, frozen=True):
     """Which attempt this is about."""
 
     attempt: int
+
+
+AttemptWord = Literal["begun", "completed", "failed", "attempt_failed", "abandoned", "skipped", "cancelled"]
+"""What an event says of an attempt at a command, a frame or a task; `failed` is for good."""
 
 
 class EventType(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +48,12 @@ class EventType(msgspec.Struct, frozen=True, kw_only=True):
     """Tables of which it may change rows that stand; a row that is kept after its work has ended is one of them."""
     ends: tuple[str, ...] = ()
     """Tables of which it may remove rows."""
+    projections: tuple[str, ...] = ()
+    """Projections of which it changes rows; projectors do that later. `execution` counts every event besides."""
+    steers: bool = False
+    """Changes what the planner knows of its execution, and so what it decides next."""
+    attempt: AttemptWord | None = None
+    """What it says of an attempt at the leased row it changes or ends, if it says anything of one."""
     keeps_lease: bool = False
     """Changes a leased row without giving, taking or ending its lease."""
     overrules_holders: bool = False

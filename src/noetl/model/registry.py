@@ -68,18 +68,29 @@ def render_events(types: Sequence[EventType] = EVENT_TYPES) -> str:
         "Every fact in the ledger has one of these types; types under `business.` are your own. This page is made by",
         "`noetl schema events --markdown` from the catalogue in `noetl.model.catalogue`; do not edit it.",
         "",
-        "| type | version | what it says | aggregate | must carry | rows opened | rows changed | rows ended | made"
-        " | ends | once per | retried |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        _line(_COLUMNS),
+        "|---" * len(_COLUMNS) + "|",
+        *(_line(_cells(kind)) for kind in types),
     ]
-    for kind in types:
-        once = f"`{kind.once_per}`" if kind.once_per else ""
-        lines.append(
-            f"| `{kind.name}` | {kind.version} | {kind.sentence} | {kind.aggregate} | {_names(required_fields(kind))}"
-            f" | {_names(kind.opens)} | {_names(kind.changes)} | {_names(kind.ends)}"
-            f" | {'observed' if kind.observed else 'decided'} | {_yes(kind.ends_execution)} | {once} | {_yes(kind.retried)} |"
-        )
     return "\n".join([*lines, "", *_LEGEND, ""])
+
+
+def _cells(kind: EventType) -> tuple[str, ...]:
+    return (
+        f"`{kind.name}`",
+        str(kind.version),
+        kind.sentence,
+        kind.aggregate,
+        _names(required_fields(kind)),
+        _names(kind.opens),
+        _names(kind.changes),
+        _names(kind.ends),
+        _names(kind.projections),
+        "observed" if kind.observed else "decided",
+        _yes(kind.ends_execution),
+        f"`{kind.once_per}`" if kind.once_per else "",
+        _yes(kind.retried),
+    )
 
 
 def required_fields(kind: EventType) -> list[str]:
@@ -92,9 +103,25 @@ def required_fields(kind: EventType) -> list[str]:
     return found
 
 
+_COLUMNS = (
+    "type",
+    "version",
+    "what it says",
+    "aggregate",
+    "must carry",
+    "rows opened",
+    "rows changed",
+    "rows ended",
+    "projections",
+    "made",
+    "ends",
+    "once per",
+    "retried",
+)
 _LEGEND = (
     "*rows opened*, *changed*, *ended*: the tables of which the event adds rows, changes rows that stand, and removes rows,",
-    "in the transaction it is written in; a row that is kept after its work has ended is changed. *made*: a *decided* event",
+    "in the transaction it is written in; a row that is kept after its work has ended is changed. *projections*: those whose",
+    "rows follow from it, a moment later; `execution` counts every event of an execution besides. *made*: a *decided* event",
     "is arbitrated by a fence, a version or a row; an *observed* one reports what happened elsewhere and decides nothing.",
     "*ends*: the event ends its execution. *once per*: the fact may stand once per that id in an execution; a second",
     "one is refused. *retried*: it is reported from outside and sent again on doubt, so `idempotency_key` is mandatory.",
@@ -103,6 +130,10 @@ _LEGEND = (
 
 def _yes(value: bool) -> str:  # noqa: FBT001 - the value is what is shown
     return "yes" if value else ""
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _names(names: Sequence[str]) -> str:

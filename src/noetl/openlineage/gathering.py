@@ -9,23 +9,26 @@ import msgspec
 import orjson
 
 from noetl.ledger.database import Connection, Database
+from noetl.model.catalogue.rows import types_of_attempts
 from noetl.model.dataset import Field
 from noetl.model.event import Event
+from noetl.model.event_type import AttemptWord
 from noetl.model.lineage import Lineage
 from noetl.model.stream import Scope
 from noetl.openlineage.facts import DatasetFacts, OutputFacts, State, TaskFacts
 from noetl.pipelines.lineage_reading import LineageReader
 
-_STATES: Final[dict[str, State]] = {
-    "task.claimed": "START",
-    "task.completed": "COMPLETE",
-    "task.attempt_failed": "FAIL",
-    "task.failed": "FAIL",
-    "task.abandoned": "ABORT",
-    "task.cancelled": "ABORT",
+_WORDS: Final[dict[AttemptWord, State]] = {
+    "begun": "START",
+    "completed": "COMPLETE",
+    "attempt_failed": "FAIL",
+    "failed": "FAIL",
+    "abandoned": "ABORT",
+    "cancelled": "ABORT",
     # An attempt that was overtaken; a task that was skipped before anybody claimed it had none.
-    "task.skipped": "ABORT",
+    "skipped": "ABORT",
 }
+_STATES: Final = {name: state for word, state in _WORDS.items() for name in types_of_attempts(word, at="task")}
 _TASKS: Final = """
 SELECT t.task_id::text AS task_id, t.dag, t.job, t.execution_id, t.created_at, t.inputs, j.operator, s.plan_time
 FROM unnest($1::uuid[]) AS w (task_id)

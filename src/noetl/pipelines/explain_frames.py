@@ -13,6 +13,7 @@ import pyarrow as pa
 from noetl.dispatch.results import rows_of
 from noetl.errors import NoetlError
 from noetl.ledger.database import Database
+from noetl.model.catalogue.rows import sql_texts, types_of_attempts
 from noetl.model.dataset import Field
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
@@ -20,15 +21,16 @@ from noetl.payloads.port import PayloadStore
 from noetl.pipelines.explain_values import FrameOf, Maker
 from noetl.pipelines.operators.playbook import records, table_of
 
-_FRAMES: Final = """
+_DONE: Final = sql_texts(types_of_attempts("completed", at="frame"))
+_FRAMES: Final = f"""
 SELECT e.event_id, e.frame_id, e.payload_ref, e.node_name, s.node_name AS step FROM noetl.event AS e
 LEFT JOIN LATERAL (
     SELECT o.node_name FROM noetl.event AS o
     WHERE o.execution_id = $1 AND o.event_type = 'stage.opened' AND o.stage_id = e.stage_id LIMIT 1
 ) AS s ON true
-WHERE e.execution_id = $1 AND e.event_type IN ('frame.committed', 'loop.shard.done') AND e.payload_ref IS NOT NULL
+WHERE e.execution_id = $1 AND e.event_type IN ({_DONE}) AND e.payload_ref IS NOT NULL
 ORDER BY e.event_id
-"""
+"""  # noqa: S608 - ours
 _KEPT: Final = 64
 
 

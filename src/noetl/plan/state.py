@@ -11,6 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from noetl.model.catalogue import ENDING
+from noetl.model.catalogue.dispatch import by_type
+from noetl.model.catalogue.rows import types_steering
 from noetl.model.event import Event
 from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.plan.fact import Fact
@@ -111,12 +113,7 @@ def evolve(state: State, said: Said) -> State:
     """Return the state after one event of the execution's own stream."""
     if state.ended:
         return _replace(state, version=state.version + 1)
-    if said.event_type in ENDING:
-        word = said.event_type.rpartition(".")[2].upper()
-        return _replace(
-            state, version=state.version + 1, status=word, ended_with=said.event_type, error=said.error, active={}
-        )
-    changes = _CHANGES.get(said.event_type)
+    changes = _CHANGES[said.event_type]
     if changes is None:
         return _replace(state, version=state.version + 1)
     return _replace(state, version=state.version + 1, **changes(state, said))
@@ -137,6 +134,11 @@ def _requested(_state: State, said: Said) -> Changes:
         "parent_command_id": meta.get("parent_command_id"),
         "depth": meta.get("depth", 0),
     }
+
+
+def _ended(_state: State, said: Said) -> Changes:
+    word = said.event_type.rpartition(".")[2].upper()
+    return {"status": word, "ended_with": said.event_type, "error": said.error, "active": {}}
 
 
 def _initialized(_state: State, said: Said) -> Changes:
@@ -251,8 +253,9 @@ def _nearer(near: dict[str, tuple[Place, int]], step: str, said: Any) -> dict[st
     return {name: kept for name, kept in near.items() if name != step} if step in near else near
 
 
-_CHANGES: Final[dict[str, Callable[[State, Said], Changes]]] = {
+_RULES: Final[dict[str, Callable[[State, Said], Changes]]] = {
     "execution.requested": _requested,
+    **dict.fromkeys(ENDING, _ended),
     "playbook.initialized": _initialized,
     "step.entered": _entered,
     "step.skipped": _skipped,
@@ -261,6 +264,7 @@ _CHANGES: Final[dict[str, Callable[[State, Said], Changes]]] = {
     "command.failed": _command_ended,
     "step.exited": _exited,
 }
+_CHANGES: Final = by_type(_RULES, types_steering())
 
 
 def net(writes: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from noetl.execute.services import Services
 from noetl.execute.tools.registry import known_kinds, load_tools
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
+from noetl.model.catalogue.rows import sql_texts, types_of_attempts
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.payloads.consumers import for_consumer
@@ -46,13 +47,15 @@ POOL_MAX: Final = 3
 """Connections of one lane, besides the one that beats."""
 _TOLD: Final = ("runtime", "database", "serialization", "payload_store")
 """The settings executors need; no others travel."""
-_COMMITTED = """
+_BEGUN = sql_texts(types_of_attempts("begun", at="frame"))
+_DONE = sql_texts(types_of_attempts("completed", at="frame"))
+_COMMITTED = f"""
 SELECT e.meta ->> 'frame_index' AS frame_index, e.payload_ref FROM noetl.event AS e JOIN noetl.event AS d
   ON d.execution_id = e.execution_id AND d.frame_id = e.frame_id
-  AND d.event_type IN ('frame.dispatched', 'loop.shard.enqueued') AND d.meta ->> 'attempt' = e.meta ->> 'attempt'
-WHERE e.execution_id = $1 AND e.loop_id = $2 AND e.event_type IN ('frame.committed', 'loop.shard.done')
+  AND d.event_type IN ({_BEGUN}) AND d.meta ->> 'attempt' = e.meta ->> 'attempt'
+WHERE e.execution_id = $1 AND e.loop_id = $2 AND e.event_type IN ({_DONE})
   AND d.meta ->> 'worker' = $3 AND e.payload_ref IS NOT NULL ORDER BY e.event_id
-"""
+"""  # noqa: S608 - ours
 
 
 def frame_pool(

@@ -12,8 +12,10 @@ from typing import Final, Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from noetl.model.catalogue import ENDING
+from noetl.model.catalogue import BY_NAME, ENDING
+from noetl.model.catalogue.rows import types_of_attempts
 from noetl.model.event import Draft
+from noetl.model.event_type import AttemptWord
 from noetl.model.ids import snowflake_time
 
 StageKind = Literal["loop", "fanout", "reduce"]
@@ -23,17 +25,13 @@ WINDOW_SECONDS: Final = 300.0
 _WINDOW_FRAMES: Final = 5_000
 _EXECUTION_BUCKETS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0)
 
+_WORDS: Final[dict[AttemptWord, str]] = {"begun": "dispatched", "completed": "committed", "failed": "failed"}
 _FRAME_WORDS: Final = {
-    "frame.dispatched": ("dispatched", "loop"),
-    "frame.committed": ("committed", "loop"),
-    "frame.failed": ("failed", "loop"),
-    "loop.shard.enqueued": ("dispatched", "fanout"),
-    "loop.shard.done": ("committed", "fanout"),
-    "loop.shard.failed": ("failed", "fanout"),
+    name: (counted, "loop" if BY_NAME[name].aggregate == "frame" else "fanout")
+    for word, counted in _WORDS.items()
+    for name in types_of_attempts(word, at="frame")
 }
-_GIVEN_UP: Final = frozenset(
-    {"frame.abandoned", "frame.attempt_failed", "loop.shard.abandoned", "loop.shard.attempt_failed"}
-)
+_GIVEN_UP: Final = frozenset(types_of_attempts("abandoned", "attempt_failed", at="frame"))
 _MAY_SWALLOW: Final = frozenset({"command.completed", "command.failed", "step.exited"})
 """The events whose errors add up to what an execution's status shows."""
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from noetl.errors import NoetlError, NotFound, Unavailable
 from noetl.faults import reach
 from noetl.ledger.write_path import WritePath
+from noetl.model.catalogue import event_type
 from noetl.model.event import Draft
 from noetl.model.read_token import ReadToken
 from noetl.model.validate import validate
@@ -25,6 +26,13 @@ from noetl.stream.row_body import fact_message
 
 BATCH_FACTS: Final = 1000
 _OPEN_STREAM: Final = re.compile(r"^(execution/[0-9]+/)?business/")
+
+
+def decides_nothing(draft: Draft) -> bool:
+    """Tell whether nothing is decided by a fact: its type is observed, no key arbitrates it, nor does its stream."""
+    kind = event_type(draft.event_type)
+    observed = kind is not None and kind.observed
+    return observed and draft.idempotency_key is None and _OPEN_STREAM.match(draft.stream_id) is not None
 
 
 class _Acknowledged(NamedTuple):
@@ -56,7 +64,7 @@ class Facts:
 
     def takes(self, draft: Draft) -> bool:
         """Tell whether a fact goes through the stream now: it decides nothing, and nothing decides on its stream."""
-        return self._way.waits and draft.idempotency_key is None and _OPEN_STREAM.match(draft.stream_id) is not None
+        return self._way.waits and decides_nothing(draft)
 
     async def record(self, draft: Draft) -> ReadToken:
         """Return when the fact is durable."""

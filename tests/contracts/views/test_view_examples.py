@@ -9,7 +9,7 @@ import pytest
 from tests.contracts.driven import Driven, token
 from tests.contracts.event_lake.lake_ground import AnsweringDrivers
 from tests.contracts.piped import Piped
-from tests.contracts.test_pipeline_rows import whole_story
+from tests.contracts.story_pipelines import whole_story
 from tests.contracts.views.ground import SCOPE, Ground, standing
 
 from noetl.ledger.database import Database

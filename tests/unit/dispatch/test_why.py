@@ -112,6 +112,13 @@ async def test_an_execution_says_what_it_waits_for() -> None:
     assert texts(await recorded.why(), "waits")[0].endswith(expected)
 
 
+async def test_a_command_that_was_given_to_spark_is_still_worked_on_by_its_holder() -> None:
+    recorded = await Recorded(Play("{step: a}")).keep()
+    await recorded.lease("command.claimed", "a/1/0", attempt=1, worker="w1")
+    await recorded.lease("command.started", "a/1/0", attempt=1, application_id="app-1", job_tag="t-1")
+    assert texts(await recorded.why(), "waits")[0].startswith("step a (run 1) is worked on by w1, attempt 1, since ")
+
+
 async def test_a_step_that_is_suspended_names_its_child() -> None:
     said = await Recorded(Play("{step: a, tool: {kind: playbook, path: demo/child}}")).why()
     assert texts(said, "waits")[0].endswith(" until execution 1000 ends.")

@@ -143,7 +143,7 @@ async def rebuild_archive_rows(database: Database, payloads: Payloads, scope: Sc
         name = event.aggregate_id
         if event.event_type == "partition.archived":
             archived[name] = (event, None)
-        else:
+        elif event.event_type == "archive.removed":
             archived[name] = (archived[name][0], event.event_time)
     for event, removed_at in archived.values():
         await _rebuild(database, payloads, scope, event, removed_at)

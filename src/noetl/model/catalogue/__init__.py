@@ -25,7 +25,13 @@ from noetl.model.catalogue.tasks import TASK_TYPES
 from noetl.model.catalogue.views import VIEWS_TYPES
 from noetl.model.event_type import OPEN_PREFIX, EventType
 
-ROW_TYPES: Final[tuple[EventType, ...]] = (
+EVENT_TYPES: Final[tuple[EventType, ...]] = (
+    *EXECUTION_TYPES,
+    *COMMAND_TYPES,
+    *LOOP_TYPES,
+    *FRAME_TYPES,
+    *PLAYBOOK_TYPES,
+    *ARCHIVE_TYPES,
     *DAG_TYPES,
     *DATASET_TYPES,
     *TASK_TYPES,
@@ -37,17 +43,6 @@ ROW_TYPES: Final[tuple[EventType, ...]] = (
     *ALERTS_TYPES,
     *PINS_TYPES,
     *VIEWS_TYPES,
-)
-"""Types whose events change rows of pipelines, of people and of what is around them."""
-
-EVENT_TYPES: Final[tuple[EventType, ...]] = (
-    *EXECUTION_TYPES,
-    *COMMAND_TYPES,
-    *LOOP_TYPES,
-    *FRAME_TYPES,
-    *PLAYBOOK_TYPES,
-    *ARCHIVE_TYPES,
-    *ROW_TYPES,
     *CURATED_TYPES,
 )
 """The catalogue, in the order a run meets it."""

@@ -32,6 +32,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         meta=CommandIssued,
         once_per="command_id",
         opens=("command",),
+        steers=True,
     ),
     EventType(
         name="command.claimed",
@@ -40,6 +41,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         needs=("command_id",),
         meta=Attempt,
         changes=("command",),
+        attempt="begun",
     ),
     EventType(
         name="command.started",
@@ -55,6 +57,9 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         needs=("command_id",),
         retried=True,
         ends=("command",),
+        projections=("execution", "loop"),
+        steers=True,
+        attempt="completed",
     ),
     EventType(
         name="command.attempt_failed",
@@ -64,6 +69,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         meta=Attempt,
         retried=True,
         changes=("command",),
+        attempt="attempt_failed",
     ),
     EventType(
         name="command.abandoned",
@@ -72,6 +78,7 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         needs=("command_id",),
         meta=Attempt,
         changes=("command",),
+        attempt="abandoned",
     ),
     EventType(
         name="command.failed",
@@ -81,6 +88,9 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         retried=True,
         ends=("command",),
         overrules_holders=True,
+        projections=("execution", "loop"),
+        steers=True,
+        attempt="failed",
     ),
     EventType(
         name="artifact.stored",

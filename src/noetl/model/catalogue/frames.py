@@ -50,6 +50,7 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         needs=("node_name", "stage_id"),
         meta=StageOpened,
         opens=("stage",),
+        projections=("stage",),
     ),
     EventType(
         name="stage.closed",
@@ -58,6 +59,7 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         needs=("node_name", "stage_id", "status"),
         ends=("stage", "frame"),
         overrules_holders=True,
+        projections=("stage",),
     ),
     EventType(
         name="frame.dispatched",
@@ -67,6 +69,8 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         meta=FrameDispatched,
         opens=("frame",),
         changes=("frame", "stage"),
+        projections=("stage", "frame"),
+        attempt="begun",
     ),
     EventType(
         name="frame.checkpointed",
@@ -77,6 +81,7 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         retried=True,
         changes=("frame",),
         keeps_lease=True,
+        projections=("frame",),
     ),
     EventType(
         name="checkpoint.committed",
@@ -95,6 +100,8 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         retried=True,
         changes=("stage",),
         ends=("frame",),
+        projections=("execution", "stage", "frame", "loop"),
+        attempt="completed",
     ),
     EventType(
         name="frame.abandoned",
@@ -103,6 +110,8 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         needs=_FRAME_IDS,
         meta=Attempt,
         changes=("frame",),
+        projections=("frame",),
+        attempt="abandoned",
     ),
     EventType(
         name="frame.attempt_failed",
@@ -112,6 +121,8 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         meta=Attempt,
         retried=True,
         changes=("frame",),
+        projections=("frame",),
+        attempt="attempt_failed",
     ),
     EventType(
         name="frame.failed",
@@ -122,6 +133,8 @@ FRAME_TYPES: Final[tuple[EventType, ...]] = (
         retried=True,
         changes=("stage",),
         ends=("frame",),
+        projections=("execution", "stage", "frame", "loop"),
+        attempt="failed",
     ),
 )
 """In the order a stage meets them."""

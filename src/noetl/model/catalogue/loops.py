@@ -61,6 +61,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="loop",
         needs=("node_name", "loop_id"),
         meta=LoopStarted,
+        projections=("execution", "loop"),
     ),
     EventType(
         name="loop.item",
@@ -75,6 +76,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         needs=("node_name", "loop_id"),
         result=LoopDone,
         once_per="loop_id",
+        projections=("execution", "loop"),
     ),
     EventType(
         name="loop.fanout.started",
@@ -82,6 +84,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         aggregate="loop",
         needs=("node_name", "loop_id"),
         meta=FanoutStarted,
+        projections=("execution", "fanout"),
     ),
     EventType(
         name="loop.shard.enqueued",
@@ -90,6 +93,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         needs=("node_name", "loop_id", "shard_id", "current_index"),
         opens=("frame",),
         changes=("frame", "stage"),
+        attempt="begun",
     ),
     EventType(
         name="loop.shard.done",
@@ -99,6 +103,8 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         retried=True,
         changes=("stage",),
         ends=("frame",),
+        projections=("execution", "fanout"),
+        attempt="completed",
     ),
     EventType(
         name="loop.shard.failed",
@@ -108,6 +114,8 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         retried=True,
         changes=("stage",),
         ends=("frame",),
+        projections=("execution", "fanout"),
+        attempt="failed",
     ),
     EventType(
         name="loop.shard.abandoned",
@@ -116,6 +124,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         needs=_SHARD_IDS,
         meta=Attempt,
         changes=("frame",),
+        attempt="abandoned",
     ),
     EventType(
         name="loop.shard.attempt_failed",
@@ -125,6 +134,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         meta=Attempt,
         retried=True,
         changes=("frame",),
+        attempt="attempt_failed",
     ),
     EventType(
         name="loop.fanin.completed",
@@ -133,6 +143,7 @@ LOOP_TYPES: Final[tuple[EventType, ...]] = (
         needs=("node_name", "loop_id"),
         result=FaninCompleted,
         once_per="loop_id",
+        projections=("execution", "fanout"),
     ),
 )
 """In the order a loop meets them."""

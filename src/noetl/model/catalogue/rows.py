@@ -5,11 +5,11 @@ The lists of types in SQL functions, in the ledger and in the folds come from he
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from noetl.model.catalogue import EVENT_TYPES
-from noetl.model.event_type import EventType
+from noetl.model.event_type import AttemptWord, EventType
 
 _WRITTEN_BY: Final[dict[str, tuple[str, ...]]] = {
     "apply_open_work": ("execution_head", "command", "stage", "frame"),
@@ -92,6 +92,21 @@ def types_with_rows() -> tuple[str, ...]:
     return _types(lambda kind: applied_by(kind) is not None)
 
 
+def types_projected(projection: str) -> tuple[str, ...]:
+    """Return the types that change rows of a projection."""
+    return _types(lambda kind: projection in kind.projections)
+
+
+def types_steering() -> tuple[str, ...]:
+    """Return the types that change what the planner knows of an execution."""
+    return _types(lambda kind: kind.steers)
+
+
+def types_of(aggregate: str) -> tuple[str, ...]:
+    """Return the types of an aggregate."""
+    return _types(lambda kind: kind.aggregate == aggregate)
+
+
 def types_ending_executions() -> tuple[str, ...]:
     """Return the types that end their execution."""
     return _types(lambda kind: kind.ends_execution)
@@ -118,6 +133,11 @@ def types_moving_lease(table: str) -> tuple[str, ...]:
     )
 
 
+def types_of_attempts(*words: AttemptWord, at: str | None = None) -> tuple[str, ...]:
+    """Return the types that say one of these things of attempts, at the work of one leased table if that is named."""
+    return _types(lambda kind: kind.attempt in words and (at is None or at in kind.tables))
+
+
 def types_outliving_executions() -> tuple[str, ...]:
     """Return the types that may stand after the end of the execution they carry."""
     return _types(lambda kind: kind.aggregate not in _OF_A_RUN)
@@ -126,6 +146,11 @@ def types_outliving_executions() -> tuple[str, ...]:
 def once_types() -> dict[str, str]:
     """Return the types that may stand once in an execution, each with the id it may stand once per."""
     return {kind.name: kind.once_per for kind in EVENT_TYPES if kind.once_per is not None}
+
+
+def sql_texts(types: Iterable[str]) -> str:
+    """Write types as a list of SQL texts."""
+    return ", ".join(f"'{name}'" for name in types)
 
 
 def _types(which: Callable[[EventType], bool]) -> tuple[str, ...]:

@@ -97,6 +97,7 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         needs=_JOB,
         meta=TaskClaimed,
         changes=("task",),
+        attempt="begun",
     ),
     EventType(
         name="task.started",
@@ -115,6 +116,7 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         meta=TaskAttemptEnded,
         opens=("outbox",),
         changes=("task",),
+        attempt="attempt_failed",
     ),
     EventType(
         name="task.abandoned",
@@ -124,6 +126,7 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         meta=TaskAttemptEnded,
         opens=("outbox",),
         changes=("task",),
+        attempt="abandoned",
     ),
     EventType(
         name="task.completed",
@@ -133,6 +136,7 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         meta=TaskEnded,
         opens=("dataset_cursor",),
         changes=("task", "dataset_cursor"),
+        attempt="completed",
     ),
     EventType(
         name="task.skipped",
@@ -142,6 +146,7 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         meta=TaskSkipped,
         opens=("dataset_cursor",),
         changes=("task", "dataset_cursor"),
+        attempt="skipped",
     ),
     EventType(
         name="task.failed",
@@ -150,6 +155,7 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         needs=_JOB,
         meta=TaskEnded,
         changes=("task",),
+        attempt="failed",
     ),
     EventType(
         name="task.cancel_requested",
@@ -166,6 +172,7 @@ TASK_TYPES: Final[tuple[EventType, ...]] = (
         needs=_JOB,
         meta=TaskEnded,
         changes=("task",),
+        attempt="cancelled",
     ),
     EventType(
         name="task.retried",

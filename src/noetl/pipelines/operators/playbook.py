@@ -17,6 +17,7 @@ from noetl.catalog.bundles import open_bundle
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.results import rows_of
 from noetl.ledger.database import Database
+from noetl.model.catalogue.rows import sql_texts, types_of_attempts
 from noetl.model.dataset import Field
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
@@ -27,15 +28,15 @@ from noetl.plan.state import State
 from noetl.spark.protocol import Work
 
 # Frames of the step's last activation: a step that was entered again has begun anew.
-_FRAMES: Final = """
+_FRAMES: Final = f"""
 WITH activation AS (
     SELECT stage_id FROM noetl.event WHERE execution_id = $1 AND event_type = 'stage.opened' AND node_name = $2
     ORDER BY event_id DESC LIMIT 1
 )
 SELECT payload_ref FROM noetl.event JOIN activation USING (stage_id)
-WHERE execution_id = $1 AND event_type IN ('frame.committed', 'loop.shard.done') AND payload_ref IS NOT NULL
+WHERE execution_id = $1 AND event_type IN ({sql_texts(types_of_attempts("completed", at="frame"))}) AND payload_ref IS NOT NULL
 ORDER BY current_index, frame_id
-"""
+"""  # noqa: S608 - ours
 
 
 class PlaybookOperator:

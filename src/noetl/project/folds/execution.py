@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from noetl.model.catalogue import ENDING
+from noetl.model.catalogue.dispatch import by_type
+from noetl.model.catalogue.rows import types_projected
 from noetl.model.event import Event
 from noetl.project.folds import progress
 from noetl.project.folds.fold import EVERY_TYPE, FRAME_TYPES, Fold, Row, moment, often, opens, text_of
@@ -34,7 +36,7 @@ def _apply(row: Row | None, event: Event) -> Row | None:
     row["last_event_id"] = str(event.event_id)
     if event.node_name is not None:
         row["last_node_name"] = event.node_name
-    change = _CHANGES.get(event.event_type)
+    change = _CHANGES[event.event_type]
     if change is not None:
         change(row, event)
     return row
@@ -129,7 +131,7 @@ def _entry(entries: dict[str, Row], loop_id: int | None, node_name: str | None) 
     return next((other for other in entries.values() if other["loop_id"] == name), None)
 
 
-_CHANGES: Final[dict[str, Callable[[Row, Event], None]]] = {
+_RULES: Final[dict[str, Callable[[Row, Event], None]]] = {
     "execution.requested": _requested,
     "playbook.initialized": _initialized,
     "workflow.initialized": _initialized,
@@ -139,6 +141,7 @@ _CHANGES: Final[dict[str, Callable[[Row, Event], None]]] = {
     **dict.fromkeys(progress.LOOP_CHANGES, _loop_changed),
     **dict.fromkeys(progress.FANOUT_CHANGES, _fanout_changed),
 }
+_CHANGES: Final = by_type(_RULES, types_projected("execution"))
 
 EXECUTION: Final = Fold(
     projection="execution",

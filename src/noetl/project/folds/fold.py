@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from noetl.model.canonical import SAFE_INTEGER
+from noetl.model.catalogue.rows import types_of
 from noetl.model.event import Event, time_text
 from noetl.model.payload_ref import PayloadRef
 
@@ -26,16 +27,7 @@ EVERY_TYPE: Final = frozenset({"*"})
 """Stands for all event types, the user's own included."""
 
 _LARGE_NUMBER: Final = re.compile(r"[:\[,-][0-9]{16}")
-FRAME_TYPES: Final = frozenset(
-    {
-        "frame.dispatched",
-        "frame.checkpointed",
-        "frame.abandoned",
-        "frame.attempt_failed",
-        "frame.committed",
-        "frame.failed",
-    }
-)
+FRAME_TYPES: Final = frozenset(types_of("frame"))
 """What frames tell: nearly all events of a large execution."""
 
 _WITH_MICROSECONDS: Final = len('"2026-05-16T12:34:56.123456Z"')

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from noetl.model.catalogue.dispatch import exactly
+from noetl.model.catalogue.rows import types_projected
 from noetl.model.event import Event
 from noetl.project.folds.fold import Fold, Row, moment, often, opens, reference
 
@@ -99,7 +101,7 @@ def _ended(row: Row, event: Event) -> None:
     row["completed_at"] = moment(event.event_time)
 
 
-_CHANGES: Final[dict[str, Callable[[Row, Event], None]]] = {
+_RULES: Final[dict[str, Callable[[Row, Event], None]]] = {
     "frame.dispatched": _dispatched,
     "frame.checkpointed": _checkpointed,
     "frame.abandoned": _abandoned,
@@ -107,6 +109,7 @@ _CHANGES: Final[dict[str, Callable[[Row, Event], None]]] = {
     "frame.committed": _committed,
     "frame.failed": _failed,
 }
+_CHANGES: Final = exactly(_RULES, types_projected("frame"))
 
 FRAME: Final = Fold(
     projection="frame",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from noetl.model.catalogue.rows import types_projected
 from noetl.model.event import Event
 from noetl.project.folds import progress
 from noetl.project.folds.fold import FRAME_TYPES, Fold, Row, moment, often, opens, row_id_within
@@ -33,11 +34,10 @@ def _apply_loop(row: Row | None, event: Event) -> Row | None:
         if kind == "loop.started" and opens(event, "loop", event.loop_id):
             return {**_names(event), **progress.loop_entry(event)}
         return None
-    change = progress.LOOP_CHANGES.get(kind)
-    if change is not None:
-        change(row, event)
-        if kind == "loop.done":
-            row["ended_at"] = moment(event.event_time)
+    if kind != "loop.started":  # a second start of the same loop says nothing new
+        progress.LOOP_CHANGES[kind](row, event)
+    if kind == "loop.done":
+        row["ended_at"] = moment(event.event_time)
     return row
 
 
@@ -52,18 +52,17 @@ def _apply_fanout(row: Row | None, event: Event) -> Row | None:
         if kind == "loop.fanout.started" and opens(event, "loop", event.loop_id):
             return {**_names(event), **progress.fanout_entry(event)}
         return None
-    change = progress.FANOUT_CHANGES.get(kind)
-    if change is not None:
-        change(row, event)
-        if kind == "loop.fanin.completed":
-            row["ended_at"] = moment(event.event_time)
+    if kind != "loop.fanout.started":
+        progress.FANOUT_CHANGES[kind](row, event)
+    if kind == "loop.fanin.completed":
+        row["ended_at"] = moment(event.event_time)
     return row
 
 
 LOOP: Final = Fold(
     projection="loop",
     version=1,
-    event_types=frozenset({"loop.started", *progress.LOOP_CHANGES}),
+    event_types=frozenset(types_projected("loop")),
     key=_key,
     apply=_apply_loop,
     ended=lambda row: row["ended_at"] is not None,
@@ -76,7 +75,7 @@ LOOP: Final = Fold(
 FANOUT: Final = Fold(
     projection="fanout",
     version=1,
-    event_types=frozenset({"loop.fanout.started", *progress.FANOUT_CHANGES}),
+    event_types=frozenset(types_projected("fanout")),
     key=_key,
     apply=_apply_fanout,
     ended=lambda row: row["ended_at"] is not None,

@@ -1,6 +1,6 @@
 """The rows of open work, folded: an execution's events go in, in their order, and the rows that must stand come out.
 
-These are the rules of `noetl.apply_work`, told a second time so that each can be held against the other. What
+These are the rules of `noetl.apply_open_work`, told a second time so that each can be held against the other. What
 heartbeats move (`lease_until`, `last_heartbeat`) is no fact, so it is not here.
 """
 
@@ -14,13 +14,15 @@ from uuid import UUID
 import msgspec
 
 from noetl.model.catalogue import ENDING
+from noetl.model.catalogue.dispatch import by_type
+from noetl.model.catalogue.rows import types_applied_by, types_of_attempts
 from noetl.model.event import Event
 from noetl.project.folds.fold import Row, copied, moment, text_of
 
 Table = dict[str, Row]
 """Rows by the id they have within their execution."""
 
-_FAILED: Final = frozenset({"frame.failed", "loop.shard.failed"})
+_FAILED: Final = frozenset(types_of_attempts("failed", at="frame"))
 
 
 class OpenWork:
@@ -40,19 +42,13 @@ class OpenWork:
 
     def apply(self, event: Event) -> None:
         """Change the rows as one event says; events that say nothing about open work change nothing."""
-        kind = event.event_type
         if self.ended:
             return
         if not self.driven:
             self.driven = drives(event)
             if not self.driven:
                 return
-        if kind in ENDING:
-            self.ended = True
-            for rows in self.tables().values():
-                rows.clear()
-            return
-        change = _CHANGES.get(kind)
+        change = _CHANGES[event.event_type]
         if change is not None:
             change(self, event)
 
@@ -77,6 +73,12 @@ def _requested(work: OpenWork, event: Event) -> None:
         "path": event.meta.get("path"),
         "requested_at": moment(event.event_time),
     }
+
+
+def _execution_ended(work: OpenWork, _event: Event) -> None:
+    work.ended = True
+    for rows in work.tables().values():
+        rows.clear()
 
 
 def _issued(work: OpenWork, event: Event) -> None:
@@ -219,7 +221,11 @@ def _available(event: Event, delay_seconds: float) -> str:
     return moment(event.ingest_time + timedelta(microseconds=round(delay_seconds * 1_000_000)))
 
 
-_CHANGES: Final[dict[str, Callable[[OpenWork, Event], None]]] = {
+WORK_TYPES: Final = frozenset(types_applied_by("apply_open_work"))
+"""The events that say something about open work."""
+
+_RULES: Final[dict[str, Callable[[OpenWork, Event], None]]] = {
+    **dict.fromkeys(ENDING, _execution_ended),
     "execution.requested": _requested,
     "command.issued": _issued,
     "command.claimed": _claimed,
@@ -241,6 +247,4 @@ _CHANGES: Final[dict[str, Callable[[OpenWork, Event], None]]] = {
     "loop.shard.done": _frame_ended,
     "loop.shard.failed": _frame_ended,
 }
-
-WORK_TYPES: Final = ENDING | frozenset(_CHANGES)
-"""The events that say something about open work."""
+_CHANGES: Final = by_type(_RULES, WORK_TYPES)

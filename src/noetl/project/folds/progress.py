@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from noetl.model.catalogue.dispatch import exactly, undeclared
+from noetl.model.catalogue.rows import types_of, types_projected
 from noetl.model.event import Event
 from noetl.project.folds.fold import Row
 
@@ -69,21 +71,26 @@ def _fanin_completed(entry: Row, event: Event) -> None:
     entry["status"] = event.result.get("status", "complete")
 
 
-LOOP_CHANGES: Final[dict[str, Callable[[Row, Event], None]]] = {
+_LOOP_RULES: Final[dict[str, Callable[[Row, Event], None]]] = {
     "frame.committed": _frame_committed,
     "frame.failed": _frame_failed,
     "command.completed": _command_completed,
     "command.failed": _command_failed,
     "loop.done": _loop_done,
 }
+LOOP_CHANGES: Final = exactly(_LOOP_RULES, {*types_projected("loop")} - {"loop.started"})
 """How a running loop's entry changes, by event type."""
 
-FANOUT_CHANGES: Final[dict[str, Callable[[Row, Event], None]]] = {
+_FANOUT_RULES: Final[dict[str, Callable[[Row, Event], None]]] = {
     "loop.shard.done": _shard_done,
     "loop.shard.failed": _shard_failed,
     "loop.fanin.completed": _fanin_completed,
 }
+FANOUT_CHANGES: Final = exactly(_FANOUT_RULES, {*types_projected("fanout")} - {"loop.fanout.started"})
 """How a running fan-out's entry changes, by event type."""
+
+
+_UNCOUNTED: Final = frozenset(types_of("frame")) - frozenset(types_projected("loop"))
 
 
 def frame_changes(events: list[Event]) -> list[tuple[int | None, str | None, tuple[int, int]]]:
@@ -97,8 +104,10 @@ def frame_changes(events: list[Event]) -> list[tuple[int | None, str | None, tup
             done = meta.get("row_count", 0) - failed
         elif kind == "frame.failed":
             done, failed = 0, event.meta.get("row_count", 1)
-        else:
+        elif kind in _UNCOUNTED:
             continue
+        else:
+            raise undeclared(kind)
         name = (event.loop_id, event.node_name)
         before = changes.get(name)
         changes[name] = (done, failed) if before is None else (before[0] + done, before[1] + failed)

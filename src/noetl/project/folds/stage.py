@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from noetl.model.catalogue.dispatch import exactly
+from noetl.model.catalogue.rows import types_projected
 from noetl.model.event import Event
 from noetl.project.folds.fold import FRAME_TYPES, Fold, Row, moment, often, opens, row_id_within, text_of
 
@@ -17,27 +20,13 @@ def _apply(row: Row | None, event: Event) -> Row | None:
     kind = event.event_type
     if row is None:
         return _opened(event) if kind == "stage.opened" and opens(event, "stage", event.stage_id) else None
-    if kind == "frame.dispatched":
-        # Later versions are further attempts at a frame that is counted already.
-        if event.stream_version == 1:
-            row["frames_dispatched"] += 1
-    elif kind == "frame.committed":
-        row["frames_committed"] += 1
-        row["rows"] += event.meta.get("row_count", 0)
-        row["rows_failed"] += event.meta.get("failed_count", 0)
-    elif kind == "frame.failed":
-        row["frames_failed"] += 1
-    elif kind == "stage.closed":
-        row["status"] = (event.status or "completed").upper()
-        row["ended_at"] = moment(event.event_time)
-        row["closed_event_id"] = str(event.event_id)
-        row["error"] = event.error
+    _CHANGES[kind](row, event)
     return row
 
 
 def _apply_run(row: Row, events: list[Event]) -> None:
     for event in events:
-        _apply(row, event)
+        _CHANGES[event.event_type](row, event)
 
 
 def _opened(event: Event) -> Row:
@@ -63,10 +52,46 @@ def _opened(event: Event) -> Row:
     }
 
 
+def _opened_again(_row: Row, _event: Event) -> None:
+    """Change nothing: a stage is opened once, and what speaks of it again says nothing new."""
+
+
+def _dispatched(row: Row, event: Event) -> None:
+    # Later versions are further attempts at a frame that is counted already.
+    if event.stream_version == 1:
+        row["frames_dispatched"] += 1
+
+
+def _committed(row: Row, event: Event) -> None:
+    row["frames_committed"] += 1
+    row["rows"] += event.meta.get("row_count", 0)
+    row["rows_failed"] += event.meta.get("failed_count", 0)
+
+
+def _failed(row: Row, _event: Event) -> None:
+    row["frames_failed"] += 1
+
+
+def _closed(row: Row, event: Event) -> None:
+    row["status"] = (event.status or "completed").upper()
+    row["ended_at"] = moment(event.event_time)
+    row["closed_event_id"] = str(event.event_id)
+    row["error"] = event.error
+
+
+_RULES: Final[dict[str, Callable[[Row, Event], None]]] = {
+    "stage.opened": _opened_again,
+    "frame.dispatched": _dispatched,
+    "frame.committed": _committed,
+    "frame.failed": _failed,
+    "stage.closed": _closed,
+}
+_CHANGES: Final = exactly(_RULES, types_projected("stage"))
+
 STAGE: Final = Fold(
     projection="stage",
     version=1,
-    event_types=frozenset({"stage.opened", "stage.closed", "frame.dispatched", "frame.committed", "frame.failed"}),
+    event_types=frozenset(_CHANGES),
     key=_key,
     apply=_apply,
     ended=lambda row: row["closed_event_id"] is not None,

@@ -10,6 +10,7 @@ from noetl.project.folds.fold import Row, moment
 from noetl.project.folds.pipelines.tables import Tables, identity, later, part
 
 _FREE: Final[Row] = {"lease_token": None}
+_ENDED: Final = {"delivery.delivered": "Delivered", "delivery.failed": "Dead"}
 
 
 def _rules_applied(tables: Tables, event: Event) -> None:
@@ -138,7 +139,7 @@ def _ended(tables: Tables, event: Event) -> None:
     _change(
         tables,
         event,
-        status="Delivered" if event.event_type == "delivery.delivered" else "Dead",
+        status=_ENDED[event.event_type],
         available_at=None,
         error=event.error,
         ended_at=moment(event.ingest_time),
@@ -166,6 +167,5 @@ ALERTS_CHANGES: Final[dict[str, Callable[[Tables, Event], None]]] = {
     "delivery.claimed": _claimed,
     "delivery.attempt_failed": _attempt_failed,
     "delivery.rearmed": _rearmed,
-    "delivery.delivered": _ended,
-    "delivery.failed": _ended,
+    **dict.fromkeys(_ENDED, _ended),
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from noetl.model.catalogue.dispatch import by_type
+from noetl.model.catalogue.rows import types_applied_by, types_with_rows
 from noetl.model.event import Event
 from noetl.project.folds.fold import Row
 from noetl.project.folds.pipelines.alerts import ALERTS_CHANGES
@@ -20,7 +22,7 @@ from noetl.project.folds.pipelines.tables import KEYS, Table, Tables
 from noetl.project.folds.pipelines.tasks import TASK_CHANGES
 from noetl.project.folds.pipelines.views import VIEWS_CHANGES
 
-_CHANGES: Final = {
+_RULES: Final = {
     **DAG_CHANGES,
     **PARTITION_CHANGES,
     **TASK_CHANGES,
@@ -34,8 +36,10 @@ _CHANGES: Final = {
     **VIEWS_CHANGES,
 }
 
-PIPELINE_EVENTS: Final = frozenset(_CHANGES)
+PIPELINE_EVENTS: Final = frozenset(types_with_rows()) - frozenset(types_applied_by("apply_open_work"))
 """The events that say something about pipelines or people."""
+
+_CHANGES: Final = by_type(_RULES, PIPELINE_EVENTS)
 
 _OF_MANY_STREAMS: Final = "dataset_cursor"
 
@@ -59,6 +63,6 @@ class Pipelines:
 
     def apply(self, event: Event) -> None:
         """Change the rows as one event says; other events change nothing."""
-        change = _CHANGES.get(event.event_type)
+        change = _CHANGES[event.event_type]
         if change is not None:
             change(self._tables, event)

@@ -20,6 +20,13 @@ _SECONDS: Final = (
 )
 _WHOLE: Final = ("max_plans_per_tick", "max_attempts")
 _NEVER_CHANGED: Final = ("name", "scope_kind", "scope_id")
+_ENDED: Final = {
+    "slot.succeeded": ("SUCCESS", False),
+    "slot.attempt_failed": ("FAILED", True),
+    "slot.abandoned": ("FAILED", True),
+    "slot.failed": ("FAILED", False),
+}
+"""How a slot stands after an attempt, and whether another follows."""
 _NOTHING_YET: Final = ("run_id", "finished_at", "duration_ms", "rows_affected", "result", "error_code", "error")
 
 
@@ -103,19 +110,18 @@ def _claimed(tables: Tables, event: Event) -> None:
 
 
 def _ended(tables: Tables, event: Event) -> None:
-    known, meta, well = _slot(tables, event), event.meta, event.event_type == "slot.succeeded"
+    known, meta, (status, again) = _slot(tables, event), event.meta, _ENDED[event.event_type]
     if known is not None:
-        again = event.event_type in ("slot.attempt_failed", "slot.abandoned")
         taken = event.ingest_time - parse_time(known["started_at"])
         known |= {
-            "status": "SUCCESS" if well else "FAILED",
+            "status": status,
             "lease_token": None,
             "finished_at": moment(event.ingest_time),
             "duration_ms": max(0, taken // timedelta(milliseconds=1)),
             "next_retry_at": later(event, meta["delay_seconds"]) if again else None,
             "run_id": meta.get("run_id") or known["run_id"],
             "rows_affected": meta.get("rows_affected"),
-            "result": copied(event.result) if well else None,
+            "result": copied(event.result) if status == "SUCCESS" else None,
             "skipped_reason": meta.get("skipped_reason"),
             "error_code": meta.get("error_code"),
             "error": event.error,
@@ -156,10 +162,7 @@ SCHEDULES_CHANGES: Final[dict[str, Callable[[Tables, Event], None]]] = {
     "schedule.resumed": _move,
     "schedule.removed": _move,
     "slot.claimed": _claimed,
-    "slot.succeeded": _ended,
-    "slot.attempt_failed": _ended,
-    "slot.abandoned": _ended,
-    "slot.failed": _ended,
+    **dict.fromkeys(_ENDED, _ended),
     "slot.skipped": _move,
     "slot.pruned": _pruned,
 }

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from noetl.model.catalogue.rows import sql_texts, types_of_attempts
 from noetl.spark.event_lake.facts.fact import EXECUTION_DAY, OWNER, Fact, columns
 from noetl.spark.event_lake.facts.parsing import seconds_between
 
 _ENDINGS: Final = {
-    "completed": ("command.completed", "frame.committed", "loop.shard.done", "task.completed"),
-    "failed": (
-        *(
-            f"{one}.{word}"
-            for one in ("command", "frame", "loop.shard", "task")
-            for word in ("failed", "attempt_failed")
-        ),
-    ),
-    "abandoned": ("command.abandoned", "frame.abandoned", "loop.shard.abandoned", "task.abandoned"),
-    "skipped": ("task.skipped",),
-    "cancelled": ("task.cancelled",),
+    "completed": types_of_attempts("completed"),
+    "failed": types_of_attempts("failed", "attempt_failed"),
+    "abandoned": types_of_attempts("abandoned"),
+    "skipped": types_of_attempts("skipped"),
+    "cancelled": types_of_attempts("cancelled"),
 }
 _ENDED: Final = ", ".join(f"'{name}'" for names in _ENDINGS.values() for name in names)
 _OUTCOME: Final = " ".join(
@@ -29,7 +24,7 @@ _OUTCOME: Final = " ".join(
     for outcome, names in _ENDINGS.items()
 )
 _BEGUN: Final = (
-    "(event_type IN ('command.claimed', 'frame.dispatched', 'loop.shard.enqueued', 'task.claimed')"
+    f"(event_type IN ({sql_texts(types_of_attempts('begun'))})"
     " OR (event_type = 'command.issued' AND m_worker IS NOT NULL))"
 )
 _ONE: Final = "tenant_id, organization_id, execution_id, kind, subject"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from noetl.model.catalogue.rows import sql_texts, types_of_attempts
 from noetl.spark.event_lake.facts.fact import EXECUTION_DAY, OWNER, Fact, columns
 from noetl.spark.event_lake.facts.parsing import seconds_between
 
-DISPATCHED: Final = "'frame.dispatched', 'loop.shard.enqueued'"
-COMMITTED: Final = "'frame.committed', 'loop.shard.done'"
-FAILED: Final = "'frame.failed', 'loop.shard.failed'"
-ABANDONED: Final = "'frame.abandoned', 'loop.shard.abandoned'"
-ATTEMPT_FAILED: Final = "'frame.attempt_failed', 'loop.shard.attempt_failed'"
+DISPATCHED: Final = sql_texts(types_of_attempts("begun", at="frame"))
+COMMITTED: Final = sql_texts(types_of_attempts("completed", at="frame"))
+FAILED: Final = sql_texts(types_of_attempts("failed", at="frame"))
+ABANDONED: Final = sql_texts(types_of_attempts("abandoned", at="frame"))
+ATTEMPT_FAILED: Final = sql_texts(types_of_attempts("attempt_failed", at="frame"))
 _ENDED: Final = f"{COMMITTED}, {FAILED}"
 
 _QUERY: Final = f"""
