@@ -28,7 +28,7 @@ from noetl.model.envelope.field import (
     Kind,
     fields_of,
 )
-from noetl.model.event import ACCEPTED_FIELDS, FIELDS, FIXED_FIELDS, ID_FIELDS, TIME_FIELDS, Draft, Event
+from noetl.model.event import ACCEPTED_FIELDS, FIELDS, FIXED_FIELDS, ID_FIELDS, JSON_FIELDS, TIME_FIELDS, Draft, Event
 from noetl.model.payload_ref import PayloadRef, payload_uri
 from noetl.model.stream import Stream
 from noetl.spark.source.columns import POSTGRES_TYPES, SPARK_TYPES, selected
@@ -136,7 +136,10 @@ def test_what_was_written_reads_back_as_the_same_event() -> None:
 def test_the_body_of_a_streamed_fact_has_every_column_but_what_the_ledger_gives() -> None:
     event = full_event()
     body = orjson.loads(row_body(Stream(event.tenant_id, event.organization_id, event.stream_id), event.shard, event))
-    assert body.keys() == set(NAMES) - {"position", "stream_version", "ingest_time"}
+    assert body.keys() == {column.name for column in EVENT_COLUMNS if column.given_by != "ledger"}
+    assert {name: body[name] for name in JSON_FIELDS} == {
+        name: msgspec.to_builtins(getattr(event, name)) for name in JSON_FIELDS
+    }
 
 
 def test_the_columns_in_spark_have_the_types_that_hold_those_of_the_ledger() -> None:
