@@ -14,8 +14,8 @@ import orjson
 
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.rows import ACCEPTED_COLUMNS, JSON_COLUMNS
-from noetl.model.event import Draft
+from noetl.model.envelope.columns import EVENT_COLUMNS
+from noetl.model.event import JSON_FIELDS, Draft
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.runtime import migrate
@@ -26,22 +26,9 @@ SCOPE = Scope("default", "default")
 FLOOR_SHARD = 99
 """A shard no append uses, so that bare inserts can number their rows themselves."""
 
-_TYPES = {
-    "bigint": (
-        "execution_id event_id position stream_version causation_id parent_execution_id stage_id frame_id loop_id "
-        "current_index"
-    ),
-    "timestamptz": "event_time ingest_time",
-    "integer": "schema_version",
-    "smallint": "shard",
-    "json": " ".join(JSON_COLUMNS),
-}
-_TYPE_OF = {column: kind for kind, columns in _TYPES.items() for column in columns.split()}
-COLUMNS = (*Draft.__struct_fields__, *ACCEPTED_COLUMNS, "payload_sha256", "fields_sha256")
-"""All columns of the table."""
-
-BARE_INSERT = f"INSERT INTO noetl.event ({', '.join(COLUMNS)}) SELECT * FROM unnest({{}})".format(
-    ", ".join(f"${place}::{_TYPE_OF.get(column, 'text')}[]" for place, column in enumerate(COLUMNS, 1))
+BARE_INSERT = "INSERT INTO noetl.event ({}) SELECT * FROM unnest({})".format(
+    ", ".join(column.name for column in EVENT_COLUMNS),
+    ", ".join(f"${column.number}::{column.sql}[]" for column in EVENT_COLUMNS),
 )
 
 
@@ -78,9 +65,9 @@ class Ground:
             "fields_sha256": None,
         }
         row = []
-        for column in COLUMNS:
-            value = given[column] if column in given else getattr(draft, column)
-            if column in JSON_COLUMNS:
+        for column in EVENT_COLUMNS:
+            value = given[column.name] if column.name in given else getattr(draft, column.name)
+            if column.name in JSON_FIELDS:
                 value = orjson.dumps(value).decode() if value else None
             row.append(value)
         return tuple(row)

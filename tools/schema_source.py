@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from noetl.model.catalogue import rows
+from noetl.model.envelope import sql as envelope
 from noetl.runtime.migrate import SCHEMA
 
 WIDTH = 120
@@ -79,6 +80,63 @@ def _once(width: int) -> list[str]:
     return conditions
 
 
+def _once_indexes(width: int) -> list[str]:
+    lines = []
+    for name, field in rows.once_types().items():
+        lines += [
+            f"CREATE UNIQUE INDEX {_once_index(name, field)}",
+            f"    ON noetl.event (execution_id, {field}, tenant_id, organization_id) WHERE event_type = '{name}';",
+        ]
+    return lines
+
+
+def _once_index(name: str, field: str) -> str:
+    return f"uidx_event_{name.replace('.', '_')}_{field}"
+
+
+def _recorded_once(width: int) -> list[str]:
+    lines = []
+    for name, field in rows.once_types().items():
+        lines += [
+            "IF EXISTS (SELECT FROM came AS c JOIN noetl.event AS known ON known.execution_id = c.execution_id",
+            f"           AND known.{field} = c.{field} AND known.tenant_id = c.tenant_id",
+            f"           AND known.organization_id = c.organization_id AND known.event_type = '{name}'",
+            f"           WHERE c.event_type = '{name}') THEN",
+            f"    RAISE unique_violation USING MESSAGE = '{name} of this {field} is in the ledger',",
+            f"        CONSTRAINT = '{_once_index(name, field)}';",
+            "END IF;",
+        ]
+    return lines
+
+
+def _new_event_values(width: int) -> list[str]:
+    values = envelope.insert_values(
+        "e",
+        position="positions[e.append] + e.ordinal",
+        stream_version="versions[e.append] + e.ordinal",
+        ingest_time="p_now",
+        shard="shards[e.append]",
+        tenant_id="p_tenant",
+        organization_id="p_organization",
+        stream_id="streams[e.append]",
+        event_type="noetl.declared(e.event_type)",
+    )
+    return _wrapped(values, width)
+
+
+def _streamed_values(width: int) -> list[str]:
+    values = envelope.insert_values(
+        "r",
+        whole=True,
+        position="head - written + n",
+        stream_version="versions[n]",
+        ingest_time="times[n]",
+        shard="p_shard",
+        event_type="noetl.declared(r.event_type)",
+    )
+    return _wrapped(values, width)
+
+
 def _of(function: str, *aggregates: str) -> Callable[[int], list[str]]:
     return partial(_types, lambda: {name for one in aggregates for name in rows.types_applied_by(function, one)})
 
@@ -86,6 +144,13 @@ def _of(function: str, *aggregates: str) -> Callable[[int], list[str]]:
 PARTS: dict[str, Callable[[int], list[str]]] = {
     "functions that change rows": _functions,
     "facts that stand once": _once,
+    "indexes of facts that stand once": _once_indexes,
+    "waiting facts that stand once": _recorded_once,
+    "columns of the ledger": lambda width: [f"{line}," for line in envelope.table_columns()],
+    "columns of an event": lambda width: _wrapped(envelope.insert_columns(), width),
+    "values of a new event": _new_event_values,
+    "values of a streamed event": _streamed_values,
+    "attributes of a new event": lambda width: _wrapped(envelope.new_event_attributes(), width),
     "declared types": partial(_types, rows.declared_types),
     "types that end an execution": partial(_types, rows.types_ending_executions),
     "types that close a stage": partial(_types, rows.types_closing_stages),

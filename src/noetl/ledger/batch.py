@@ -8,18 +8,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from noetl.errors import AlreadyRecorded, KeyReused, LeaseLost, NoetlError, PayloadCollected, VersionConflict
 from noetl.ledger.normalizer import Row, content_digest, normalize
 from noetl.ledger.transition import FENCE_MODES, WORK_TYPES, Append, Fence, Transition
 from noetl.model.catalogue.rows import once_types
-from noetl.model.event import Appended, Draft
+from noetl.model.event import REFERENCE_FIELDS, Appended, Draft
 from noetl.model.stream import Scope, Stream
 from noetl.model.validate import validate
 
 _ONCE = frozenset(once_types())
-_TYPE, _KEY, _PAYLOAD, _FIELDS = 12, 16, 23, 24
+_references = attrgetter(*REFERENCE_FIELDS)
 
 _CALL = "SELECT outcome, first_version, first_position, event_ids FROM noetl.append('{}', $1, $2, $3, $4, $5, $6, $7, $8, $9)"
 APPEND_SQL = _CALL.format("ledger")
@@ -48,7 +49,9 @@ class Part:
     stream: Stream
     place: Place
     event_ids: tuple[int, ...]
+    drafts: tuple[Draft, ...]
     rows: list[Row]
+    """The drafts, normalized."""
     keys: list[tuple[str, int]]
     expected_version: int | None
     digest: bytes
@@ -93,21 +96,25 @@ def _part(append: Append, *, works: bool = False) -> Part:
     stream, drafts, expected_version = append
     validate(stream, drafts)
     rows = [normalize(draft) for draft in drafts]
-    keys = [(row[_KEY], ordinal) for ordinal, row in enumerate(rows, 1) if row[_KEY] is not None]
+    keys = [
+        (draft.idempotency_key, ordinal) for ordinal, draft in enumerate(drafts, 1) if draft.idempotency_key is not None
+    ]
+    event_ids = tuple(draft.event_id for draft in drafts)
     return Part(
         stream=stream,
         place=_place(stream),
-        event_ids=tuple(draft.event_id for draft in drafts),
+        event_ids=event_ids,
+        drafts=tuple(drafts),
         rows=rows,
         keys=keys,
         expected_version=expected_version,
-        digest=_digest(stream, rows, works=works) if keys else b"",
+        digest=b"" if not keys else _request_digest(event_ids) if works else content_digest(stream.stream_id, rows),
     )
 
 
-def _digest(stream: Stream, rows: list[Row], *, works: bool) -> bytes:
+def _request_digest(event_ids: Sequence[int]) -> bytes:
     # Whoever reports the end of work again is stopped by the fence; only the very same request is a repetition.
-    return sha256(repr([row[1] for row in rows]).encode()).digest() if works else content_digest(stream.stream_id, rows)
+    return sha256(repr(list(event_ids)).encode()).digest()
 
 
 def arguments(scope: Scope, requests: Sequence[Request], key_ttl: timedelta) -> list[Any]:
@@ -121,16 +128,16 @@ def arguments(scope: Scope, requests: Sequence[Request], key_ttl: timedelta) -> 
     ]
     if len(fences) > 1:
         fences.sort(key=_fence_place)
-    rows = [row for _, part in parts for row in part.rows]
+    drafts = [draft for _, part in parts for draft in part.drafts]
     works = requests[0].works
-    types = {row[_TYPE] for row in rows}
+    types = {draft.event_type for draft in drafts}
     return [
         scope.tenant_id,
         scope.organization_id,
         key_ttl,
         # A change of work is guarded by its stream's version and by the unique indexes; looking first would double its time.
         not works and not types.isdisjoint(_ONCE),
-        any(row[_PAYLOAD] is not None or row[_FIELDS] is not None for row in rows),
+        any(reference is not None for draft in drafts for reference in _references(draft)),
         sorted(types & WORK_TYPES) if works else [],
         fences,
         [_packed(group, slots[part.stream.stream_id], part) for group, part in parts],

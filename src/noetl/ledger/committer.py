@@ -191,7 +191,7 @@ class Committer:
             known = await connection.fetch(
                 "SELECT event_id, stream_version, position FROM noetl.known_event WHERE execution_id = $1 AND stream_id = $2"
                 " AND event_id = ANY ($3) ORDER BY position",
-                part.rows[0][0],
+                part.drafts[0].execution_id,
                 part.stream.stream_id,
                 list(part.event_ids),
             )
@@ -209,7 +209,7 @@ async def make_partitions(database: Database, group: Sequence[Request], problem:
     if problem.constraint_name is not None:
         return False
     pool = await database.pool()
-    for execution_id in {row[0] for item in group for part in item.parts for row in part.rows}:
+    for execution_id in {draft.execution_id for item in group for part in item.parts for draft in part.drafts}:
         await pool.execute("SELECT noetl.ensure_event_partition($1)", execution_id)
     return True
 

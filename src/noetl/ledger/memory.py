@@ -14,6 +14,7 @@ from noetl.errors import AlreadyRecorded, EventInvalid, KeyReused, VersionConfli
 from noetl.ledger.batch import Part, request
 from noetl.model.canonical import canonical_json
 from noetl.model.catalogue import event_type
+from noetl.model.envelope.columns import INLINE_FIELDS
 from noetl.model.event import Appended, Draft, Event
 from noetl.model.mark import Mark
 from noetl.model.shard import SHARD_COUNT
@@ -71,7 +72,7 @@ class MemoryLedger:
 
     def _standing(self, item: Part) -> Appended | None:
         """Recognise an append by its event ids."""
-        known = [self._ids.get((item.stream.scope, row[0], row[1])) for row in item.rows]
+        known = [self._ids.get((item.stream.scope, draft.execution_id, draft.event_id)) for draft in item.drafts]
         events = [event for event in known if event is not None and event.stream == item.stream]
         if not events:
             return None
@@ -87,7 +88,7 @@ class MemoryLedger:
         for place, draft in enumerate(drafts):
             fields = {name: getattr(draft, name) for name in Draft.__struct_fields__}
             event = Event(
-                **{**fields, **{name: _plain(fields[name]) for name in _JSON_FIELDS}},
+                **{**fields, **{name: _plain(fields[name]) for name in INLINE_FIELDS}},
                 stream_version=version + place + 1,
                 shard=stream.shard,
                 position=first_position + place,
@@ -146,9 +147,6 @@ def _once_id(draft: Draft) -> object:
     return getattr(draft, kind.once_per) if kind is not None and kind.once_per else None
 
 
-_JSON_FIELDS = ("meta", "context", "result", "current_item")
-
-
 def _plain(value: Any) -> Any:
     """Return the value as it comes back from JSON, sharing nothing with what the caller may still change."""
     return msgspec.json.decode(canonical_json(value))
@@ -156,7 +154,7 @@ def _plain(value: Any) -> Any:
 
 def _copied(event: Event) -> Event:
     """Return the event with JSON values of its own: what a reader does to them changes nothing here."""
-    return msgspec.structs.replace(event, **{name: deepcopy(getattr(event, name)) for name in _JSON_FIELDS})
+    return msgspec.structs.replace(event, **{name: deepcopy(getattr(event, name)) for name in INLINE_FIELDS})
 
 
 def _answer(stream: Stream, version: int, position: int, event_ids: tuple[int, ...]) -> Appended:

@@ -4,105 +4,81 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from operator import itemgetter
+from typing import Any, Final
 
 import msgspec
 from blake3 import blake3
 
 from noetl.errors import EventInvalid
 from noetl.model.canonical import CanonicalObject, canonical_json, exact_json
-from noetl.model.event import INLINE_LIMIT, Draft
+from noetl.model.envelope.columns import DRAFT_COLUMNS, INLINE_FIELDS, ROW_NAMES
+from noetl.model.event import FIELDS, INLINE_LIMIT, OBJECT_FIELDS, Draft
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _ref_json = msgspec.json.Encoder(order="sorted").encode
 
 Row = tuple[Any, ...]
 
+# Compiled once: as fast as written out by hand, which getting the values by name or place is not.
+_values: Final[Callable[[Draft], list[Any]]] = eval(  # noqa: S307 - the names are those of the declaration
+    f"lambda draft: [{', '.join(f'draft.{column.field}' for column in DRAFT_COLUMNS)}]"
+)
+_PLACES: Final = {name: place for place, name in enumerate(ROW_NAMES)}
+_OBJECTS: Final = tuple(_PLACES[name] for name in INLINE_FIELDS if name in OBJECT_FIELDS)
+_VALUES: Final = tuple(_PLACES[name] for name in INLINE_FIELDS if name not in OBJECT_FIELDS)
+_REFERENCES: Final = tuple(
+    (_PLACES[column.field], _PLACES[column.name]) for column in DRAFT_COLUMNS if column.is_digest
+)
+
 
 def normalize(draft: Draft) -> Row:
-    """Return the row of a draft in the order of `noetl.append`, its JSON canonical; refuse what is too large."""
-    meta = _text(draft.meta) if draft.meta else None
-    context = _text(draft.context) if draft.context else None
-    result = _text(draft.result) if draft.result else None
-    item = None if draft.current_item is None else _text(draft.current_item)
-    size = len(meta or "") + len(context or "") + len(result or "") + len(item or "")
+    """Return the row of a draft, with the columns of `ROW_NAMES`, its JSON canonical; refuse what is too large."""
+    row = _values(draft)
+    size = 0
+    for place in _OBJECTS:
+        if value := row[place]:
+            row[place] = text = _text(value)
+            size += len(text)
+        else:
+            row[place] = None
+    for place in _VALUES:
+        if (value := row[place]) is not None:
+            row[place] = text = _text(value)
+            size += len(text)
     # Counting characters is enough for the common small case; bytes are counted only when it gets close.
-    if (
-        size * 4 > INLINE_LIMIT
-        and sum(len(part.encode()) for part in (meta, context, result, item) if part) > INLINE_LIMIT
-    ):
+    if size * 4 > INLINE_LIMIT and _bytes_in(row) > INLINE_LIMIT:
         raise EventInvalid(
             f"event {draft.event_id} ({draft.event_type}) carries more than {INLINE_LIMIT} bytes of JSON",
             hint="externalize large fields to the payload store first",
         )
-    payload, fields = draft.payload_ref, draft.fields_ref
-    return (
-        draft.execution_id,
-        draft.event_id,
-        draft.event_time,
-        draft.causation_id,
-        draft.parent_execution_id,
-        draft.stage_id,
-        draft.frame_id,
-        draft.loop_id,
-        draft.current_index,
-        draft.schema_version,
-        draft.aggregate_type,
-        draft.aggregate_id,
-        draft.event_type,
-        draft.schema_name,
-        draft.producer,
-        draft.correlation_id,
-        draft.idempotency_key,
-        draft.catalog_id,
-        draft.node_name,
-        draft.node_type,
-        draft.status,
-        draft.command_id,
-        draft.shard_id,
-        None if payload is None else payload.sha256,
-        None if fields is None else fields.sha256,
-        draft.error,
-        meta,
-        context,
-        result,
-        item,
-        None if payload is None else _storable(_ref_json, payload),
-        None if fields is None else _storable(_ref_json, fields),
-    )
+    for place, digest_place in _REFERENCES:
+        if (reference := row[place]) is not None:
+            row[place] = _text(reference, _ref_json)
+            row[digest_place] = reference.sha256
+    return tuple(row)
 
 
-_CONTENT_FROM = 4
-"""Where the columns begin that say what happened; before them stand ids and times that differ between two tries."""
-_PRODUCER, _CORRELATION = 14, 15
+def _bytes_in(row: Sequence[Any]) -> int:
+    return sum(len(row[place].encode()) for place in (*_OBJECTS, *_VALUES) if row[place] is not None)
+
+
+_said: Final[Callable[[Row], Row]] = itemgetter(
+    *(_PLACES[column.name] for column in DRAFT_COLUMNS if not FIELDS[column.field].varies)
+)
 
 
 def content_digest(stream_id: str, rows: Sequence[Row]) -> bytes:
     """Digest what an append says, leaving out what differs between two tries of it: ids, times, producer and causes."""
-    said = [
-        [
-            str(value) if type(value) is int else value
-            for place, value in enumerate(row)
-            if place >= _CONTENT_FROM and place not in (_PRODUCER, _CORRELATION)
-        ]
-        for row in rows
-    ]
+    said = [[str(value) if type(value) is int else value for value in _said(row)] for row in rows]
     return blake3(canonical_json([stream_id, said])).digest()
 
 
-def _text(value: Any) -> str:
-    return _without_nul(value.text) if type(value) is CanonicalObject else _storable(exact_json, value)
-
-
-def _storable(encode: Callable[[Any], bytes], value: Any) -> str:
+def _text(value: Any, encode: Callable[[Any], bytes] = exact_json) -> str:
     try:
-        text = encode(value).decode()
+        text: str = value.text if type(value) is CanonicalObject else encode(value).decode()
     except (TypeError, ValueError) as problem:
         raise EventInvalid(f"the event holds a value that JSON cannot carry exactly: {problem}") from problem
-    return _without_nul(text)
-
-
-def _without_nul(text: str) -> str:
     if "\\u0000" in text and _NUL.search(text):
         # One such row would make every JSON operator of PostgreSQL fail on it, in views over other rows too.
         raise EventInvalid(

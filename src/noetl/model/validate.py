@@ -12,32 +12,21 @@ import msgspec
 
 from noetl.errors import EventInvalid
 from noetl.model.catalogue import BY_NAME, EVENT_TYPES, event_type
-from noetl.model.event import INLINE_LIMIT, Draft, is_utc
+from noetl.model.envelope.field import ID, NAME_LIMIT, TEXT
+from noetl.model.envelope.schema import MANDATORY
+from noetl.model.event import FIELDS, REFERENCE_FIELDS, Draft, fields_of_kind, is_utc
 from noetl.model.event_type import OPEN_PREFIX, EventType, NoFields
 from noetl.model.stream import Stream
 
 _MAX_ID = (1 << 63) - 1
 _MAX_SCHEMA_VERSION = (1 << 31) - 1
-_MAX_NAME = 512
 
-_OPTIONAL_IDS = ("causation_id", "parent_execution_id", "stage_id", "frame_id", "loop_id")
-_NAMES = (
-    "aggregate_type",
-    "aggregate_id",
-    "event_type",
-    "schema_name",
-    "producer",
-    "correlation_id",
-    "idempotency_key",
-    "catalog_id",
-    "node_name",
-    "node_type",
-    "status",
-    "command_id",
-    "shard_id",
-)
+_OPTIONAL_IDS = tuple(name for name in fields_of_kind(ID) if name not in MANDATORY)
+# What names the stream is held to the rules of streams.
+_TEXTS = tuple(name for name in fields_of_kind(TEXT) if FIELDS[name].given_by == "producer")
 _optional_ids = attrgetter(*_OPTIONAL_IDS)
-_names = attrgetter(*_NAMES)
+_texts = attrgetter(*_TEXTS)
+_references = attrgetter(*REFERENCE_FIELDS)
 _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -99,10 +88,9 @@ def _draft_problems(owner: tuple[str, str, str], execution_id: int | None, draft
         found.append("idempotency_key is mandatory, because this transition is retried from outside")
     if draft.idempotency_key == "":
         found.append("idempotency_key must not be empty")
-    if draft.payload_ref is not None:
-        found += draft.payload_ref.event_problems(draft.tenant_id, draft.organization_id)
-    if draft.fields_ref is not None:
-        found += draft.fields_ref.event_problems(draft.tenant_id, draft.organization_id)
+    for reference in _references(draft):
+        if reference is not None:
+            found += reference.event_problems(draft.tenant_id, draft.organization_id)
     for name in kind.needs:
         if getattr(draft, name) is None:
             found.append(f"{name} is mandatory")
@@ -126,21 +114,19 @@ def _find_number_problems(draft: Draft, found: list[str]) -> None:
 
 
 def _find_text_problems(draft: Draft, found: list[str]) -> None:
-    names = _names(draft)
-    joined = "".join(filter(None, (*names, draft.error)))
+    texts = _texts(draft)
+    joined = "".join(filter(None, texts))
     # One look at all text together is enough for nearly every event.
-    if len(joined) <= _MAX_NAME and ((joined.isascii() and "\x00" not in joined) or not _NO_TEXT.search(joined)):
+    if len(joined) <= NAME_LIMIT and ((joined.isascii() and "\x00" not in joined) or not _NO_TEXT.search(joined)):
         return
     found += [
-        f"{name} must have at most {_MAX_NAME} characters"
-        for name, value in zip(_NAMES, names, strict=True)
-        if value is not None and len(value) > _MAX_NAME
+        f"{name} must have at most {FIELDS[name].limit} characters"
+        for name, value in zip(_TEXTS, texts, strict=True)
+        if value is not None and len(value) > FIELDS[name].limit
     ]
-    if draft.error is not None and len(draft.error) > INLINE_LIMIT:
-        found.append(f"error must have at most {INLINE_LIMIT} characters")
     found += [
         f"{name} holds a NUL character or a lone surrogate, which is no text"
-        for name, value in zip((*_NAMES, "error"), (*names, draft.error), strict=True)
+        for name, value in zip(_TEXTS, texts, strict=True)
         if value is not None and _NO_TEXT.search(value)
     ]
 

@@ -11,6 +11,7 @@ import msgspec
 
 from noetl.errors import EventInvalid
 from noetl.model.catalogue import event_type
+from noetl.model.envelope.columns import INLINE_FIELDS
 from noetl.model.event import INLINE_LIMIT, Draft, Event
 from noetl.model.event_type import EventType
 from noetl.model.stream import Scope
@@ -31,7 +32,7 @@ class _Part(NamedTuple):
 
 def inline_size(draft: Draft) -> int:
     """Return how many bytes of canonical JSON the draft's free fields take in its row."""
-    return len(_encoded(draft, "meta, context, result, current_item", _inline(draft)))
+    return len(_encoded(draft, ", ".join(INLINE_FIELDS), _inline(draft)))
 
 
 async def externalize(store: PayloadStore, draft: Draft, threshold: int = INLINE_LIMIT) -> Draft:
@@ -117,7 +118,7 @@ def _largest(draft: Draft) -> str:
 
 
 def _inline(draft: Draft) -> dict[str, Any]:
-    return {name: getattr(draft, name) for name in ("meta", "context", "result", "current_item")}
+    return {name: getattr(draft, name) for name in INLINE_FIELDS}
 
 
 def _encoded(draft: Draft, what: str, value: object) -> bytes:

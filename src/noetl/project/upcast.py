@@ -12,7 +12,7 @@ from typing import Any, Final
 from noetl.errors import InputError, Unsupported
 from noetl.model.canonical import digest_of
 from noetl.model.catalogue import EVENT_TYPES
-from noetl.model.event import Event
+from noetl.model.event import FIXED_FIELDS, Event
 
 Upcaster = Callable[[Event], Event]
 
@@ -86,7 +86,7 @@ class Upcasters:
                 f"on event {event.event_id} at position {event.position} of shard {event.shard}",
                 **_named(event),
             ) from problem
-        for field in _FIXED:
+        for field in FIXED_FIELDS:
             if getattr(changed, field) != getattr(event, field):
                 raise InputError(
                     f"upcaster of {event.schema_name} from version {version} changed {field}", **_named(event)
@@ -103,17 +103,3 @@ class Upcasters:
 def _named(event: Event) -> dict[str, Any]:
     """Return what an error about the event must say of it."""
     return {"event_id": str(event.event_id), "shard": event.shard, "position": event.position}
-
-
-_FIXED: Final = (
-    "event_id",
-    "tenant_id",
-    "organization_id",
-    "execution_id",
-    "stream_id",
-    "stream_version",
-    "shard",
-    "position",
-    "schema_name",
-)
-"""Where an event stands and whose it is: no upcaster may move it."""

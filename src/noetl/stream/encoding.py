@@ -6,24 +6,29 @@ text, byte for byte as in the ledger. Nothing is left out and nothing added.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import astuple
 
 from noetl.errors import Corrupt
 from noetl.model.canonical import CanonicalObject, exact_json
-from noetl.model.event import ID_FIELDS, TIME_FIELDS, Event, time_text
+from noetl.model.envelope.field import ID, OBJECT, TIME, VALUE, Kind
+from noetl.model.event import FIELDS, Event, time_text
 from noetl.stream.port import Message
 
-_FIELDS = Event.__struct_fields__
-_IDS = tuple(_FIELDS.index(name) for name in _FIELDS if name in ID_FIELDS)
-_TIMES = tuple(_FIELDS.index(name) for name in _FIELDS if name in TIME_FIELDS)
-_OBJECTS = tuple(_FIELDS.index(name) for name in ("meta", "context", "result"))
-_ITEM = _FIELDS.index("current_item")
+
+def _places(*kinds: Kind) -> tuple[int, ...]:
+    return tuple(place for place, field in enumerate(FIELDS.values()) if field.kind in kinds)
+
+
+_IDS: Final = _places(ID)
+_TIMES: Final = _places(TIME)
+_OBJECTS: Final = _places(OBJECT)
+_VALUES: Final = _places(VALUE)
 
 # The same fields without their types: measured to take three quarters of the time of a dictionary.
-_Said = msgspec.defstruct("_Said", [(name, Any, None) for name in _FIELDS], omit_defaults=True, gc=False)
+_Said = msgspec.defstruct("_Said", [(name, Any, None) for name in FIELDS], omit_defaults=True, gc=False)
 _encode = msgspec.json.Encoder().encode
 # Lax, for ids are integers in the event and strings in the text.
 _decode = msgspec.json.Decoder(Event, strict=False).decode
@@ -39,8 +44,9 @@ def encode(event: Event) -> bytes:
         said[place] = time_text(said[place])
     for place in _OBJECTS:
         said[place] = _canonical(said[place]) if said[place] else None
-    if said[_ITEM] is not None:
-        said[_ITEM] = _canonical(said[_ITEM])
+    for place in _VALUES:
+        if said[place] is not None:
+            said[place] = _canonical(said[place])
     return _encode(_Said(*said))
 
 

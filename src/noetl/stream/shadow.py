@@ -15,15 +15,15 @@ from noetl.errors import LeaseLost
 from noetl.ledger.database import Connection, Database
 from noetl.ledger.normalizer import normalize
 from noetl.ledger.shard_leases import fenced
+from noetl.model.envelope.columns import ROW_NAMES
 from noetl.model.event import Event
 from noetl.stream.divergence import begin_comparing
 from noetl.stream.encoding import decode
 from noetl.stream.following import ShardFollowing
 from noetl.stream.port import Delivery, EventStream
-from noetl.stream.row_body import ROW_COLUMNS
 
 _ROWS = f"""
-SELECT e.tenant_id, e.organization_id, e.stream_id, e.stream_version, {", ".join(f"e.{name}" for name in ROW_COLUMNS)}
+SELECT e.tenant_id, e.organization_id, e.stream_id, e.stream_version, {", ".join(f"e.{name}" for name in ROW_NAMES)}
 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) AS asked (execution_id, event_id, tenant_id, organization_id)
 JOIN noetl.event AS e USING (execution_id, event_id, tenant_id, organization_id)
 """  # noqa: S608
@@ -131,7 +131,7 @@ class _Found:
 def _differing(event: Event, row: tuple[Any, ...]) -> list[str]:
     """Return the columns in which the row is other than the one that would be written."""
     own = (event.stream_id, event.stream_version, *normalize(event))
-    names = ("stream_id", "stream_version", *ROW_COLUMNS)
+    names = ("stream_id", "stream_version", *ROW_NAMES)
     return [name for name, ours, theirs in zip(names, own, row, strict=True) if ours != theirs]
 
 

@@ -9,13 +9,15 @@ import pytest
 
 from noetl.errors import EventInvalid
 from noetl.ledger.normalizer import content_digest, normalize
+from noetl.model.envelope.columns import ROW_NAMES
 from noetl.model.event import INLINE_LIMIT, Draft
 from noetl.model.ids import snowflake_time
 from noetl.model.stream import Scope
 from noetl.testing.drafts import Drafts
 
 DRAFTS = Drafts(Scope("acme", "care"), lambda: 348912345678901248)
-META, CONTEXT, RESULT, ITEM, PAYLOAD, FIELDS = range(26, 32)
+META, ITEM = ROW_NAMES.index("meta"), ROW_NAMES.index("current_item")
+DIGESTS = slice(ROW_NAMES.index("payload_sha256"), ROW_NAMES.index("fields_sha256") + 1)
 
 
 def item(**fields: Any) -> Draft:
@@ -87,7 +89,7 @@ def test_the_row_of_a_draft_is_pinned() -> None:
 def test_what_is_absent_is_null() -> None:
     row = normalize(item(current_item=None))
     assert row[META:] == (None,) * 6
-    assert row[23:25] == (None, None)
+    assert row[DIGESTS] == (None, None)
 
 
 def test_the_digest_of_an_append_is_pinned() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
@@ -65,10 +65,7 @@ def _strategy(name: str, kind: object) -> st.SearchStrategy[Any]:
     return known[kind] if kind in known else st.none() | known[kind.__args__[0]]  # type: ignore[index, attr-defined]
 
 
-events = st.builds(
-    Event,
-    **{field.name: _strategy(field.name, _type) for field in msgspec.structs.fields(Event) for _type in [field.type]},
-)
+events = st.builds(Event, **{name: _strategy(name, kind) for name, kind in get_type_hints(Event).items()})
 
 
 @given(events)

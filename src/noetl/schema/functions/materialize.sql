@@ -102,17 +102,23 @@ BEGIN
         WHERE s.shard = p_shard RETURNING s.position INTO head;
         last_position := head;
         INSERT INTO noetl.event (
+            -- begin generated: columns of an event
             execution_id, event_id, position, stream_version, event_time, ingest_time, causation_id,
             parent_execution_id, stage_id, frame_id, loop_id, current_index, schema_version, shard, tenant_id,
-            organization_id, stream_id, aggregate_type, aggregate_id, event_type, schema_name, producer,
-            correlation_id, idempotency_key, catalog_id, node_name, node_type, status, command_id, shard_id,
-            payload_sha256, fields_sha256, error, meta, context, result, current_item, payload_ref, fields_ref)
-        SELECT r.execution_id, r.event_id, head - written + n, versions[n], r.event_time, times[n], r.causation_id,
-               r.parent_execution_id, r.stage_id, r.frame_id, r.loop_id, r.current_index, r.schema_version, p_shard,
-               r.tenant_id, r.organization_id, r.stream_id, r.aggregate_type, r.aggregate_id, noetl.declared(r.event_type),
-               r.schema_name, r.producer, r.correlation_id, r.idempotency_key, r.catalog_id, r.node_name, r.node_type,
-               r.status, r.command_id, r.shard_id, r.payload_sha256, r.fields_sha256, r.error, r.meta, r.context,
-               r.result, r.current_item, r.payload_ref, r.fields_ref
+            organization_id, stream_id, aggregate_type, aggregate_id, event_type, schema_name, producer, correlation_id,
+            idempotency_key, catalog_id, node_name, node_type, status, command_id, shard_id, payload_sha256,
+            fields_sha256, error, meta, context, result, current_item, payload_ref, fields_ref
+            -- end generated
+        )
+        SELECT
+            -- begin generated: values of a streamed event
+            r.execution_id, r.event_id, head - written + n, versions[n], r.event_time, times[n], r.causation_id,
+            r.parent_execution_id, r.stage_id, r.frame_id, r.loop_id, r.current_index, r.schema_version, p_shard,
+            r.tenant_id, r.organization_id, r.stream_id, r.aggregate_type, r.aggregate_id, noetl.declared(r.event_type),
+            r.schema_name, r.producer, r.correlation_id, r.idempotency_key, r.catalog_id, r.node_name, r.node_type,
+            r.status, r.command_id, r.shard_id, r.payload_sha256, r.fields_sha256, r.error, r.meta, r.context, r.result,
+            r.current_item, r.payload_ref, r.fields_ref
+            -- end generated
         FROM generate_subscripts(own, 1) AS n, LATERAL (SELECT (own[n]).*) AS r;
         IF facts THEN
             UPDATE noetl.stream AS known SET version = greatest(known.version, reached.version)

@@ -1,4 +1,5 @@
 CREATE TABLE noetl.event (
+    -- begin generated: columns of the ledger
     execution_id        bigint NOT NULL,
     event_id            bigint NOT NULL,
     position            bigint NOT NULL,
@@ -38,6 +39,7 @@ CREATE TABLE noetl.event (
     current_item        json,
     payload_ref         json,
     fields_ref          json,
+    -- end generated
     CONSTRAINT event_pkey PRIMARY KEY (execution_id, event_id, tenant_id, organization_id),
     CONSTRAINT event_references_not_data CHECK (
         coalesce(octet_length(meta::text), 0) + coalesce(octet_length(context::text), 0)
@@ -50,12 +52,14 @@ CREATE UNIQUE INDEX uidx_event_shard_position ON noetl.event (shard, position, e
 CREATE UNIQUE INDEX uidx_event_stream_version
     ON noetl.event (stream_id, stream_version, execution_id, tenant_id, organization_id);
 CREATE INDEX idx_event_execution_position ON noetl.event (execution_id, position);
+-- begin generated: indexes of facts that stand once
 CREATE UNIQUE INDEX uidx_event_command_issued_command_id
     ON noetl.event (execution_id, command_id, tenant_id, organization_id) WHERE event_type = 'command.issued';
 CREATE UNIQUE INDEX uidx_event_loop_done_loop_id
     ON noetl.event (execution_id, loop_id, tenant_id, organization_id) WHERE event_type = 'loop.done';
 CREATE UNIQUE INDEX uidx_event_loop_fanin_completed_loop_id
     ON noetl.event (execution_id, loop_id, tenant_id, organization_id) WHERE event_type = 'loop.fanin.completed';
+-- end generated
 CREATE INDEX idx_event_loop_id_type ON noetl.event (execution_id, loop_id, event_type) WHERE loop_id IS NOT NULL;
 CREATE INDEX idx_event_payload ON noetl.event (payload_sha256) WHERE payload_sha256 IS NOT NULL;
 CREATE INDEX idx_event_fields ON noetl.event (fields_sha256) WHERE fields_sha256 IS NOT NULL;

@@ -13,12 +13,19 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from noetl.ledger.rows import ACCEPTED_COLUMNS, JSON_COLUMNS
-from noetl.model.event import Draft, Event
+from noetl.model.event import (
+    ACCEPTED_FIELDS,
+    FIELDS,
+    JSON_FIELDS,
+    OBJECT_FIELDS,
+    REFERENCE_FIELDS,
+    TIME_FIELDS,
+    Draft,
+    Event,
+)
 from noetl.model.payload_ref import PayloadRef
 
 TOGETHER: Final = 500
-_REFS: Final = frozenset({"payload_ref", "fields_ref"})
 _DRAFT: Final = len(Draft.__struct_fields__)
 
 Values = list[Any]
@@ -62,7 +69,7 @@ class HeardEvent(msgspec.Struct, frozen=True, gc=False):
 
 HEARD: Final = HeardEvent.__struct_fields__
 """The columns that folds of ours look at."""
-ALL: Final = (*Draft.__struct_fields__, *ACCEPTED_COLUMNS)
+ALL: Final = tuple(FIELDS)
 """The columns of a whole event."""
 
 _json: Final = msgspec.json.Decoder().decode
@@ -81,7 +88,7 @@ def whole_events(batches: Iterable[pa.RecordBatch]) -> Iterator[list[Any]]:
     """Give whole events, some at a time; each has values of its own, which the user's code may do with as it likes."""
     for part in _parts(batches):
         rows = zip(*(_whole(name, part.column(name)) for name in ALL), strict=True)
-        yield [_event(*row[:_DRAFT], **dict(zip(ACCEPTED_COLUMNS, row[_DRAFT:], strict=True))) for row in rows]
+        yield [_event(*row[:_DRAFT], **dict(zip(ACCEPTED_FIELDS, row[_DRAFT:], strict=True))) for row in rows]
 
 
 def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,24 +98,24 @@ def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _heard(name: str, column: pa.Array) -> Values:
-    if name == "event_time":
+    if name in TIME_FIELDS:
         return _times(column)
-    if name == "payload_ref":
+    if name in REFERENCE_FIELDS:
         return [None if text is None else _heard_ref(text) for text in column.to_pylist()]
-    if name in JSON_COLUMNS:
+    if name in JSON_FIELDS:
         return _shared(column)
     return _plain(column)
 
 
 def _whole(name: str, column: pa.Array) -> Values:
-    if name in ("event_time", "ingest_time"):
+    if name in TIME_FIELDS:
         return _times(column)
-    if name in _REFS:
+    if name in REFERENCE_FIELDS:
         return [None if text is None else _ref(text) for text in column.to_pylist()]
-    if name == "current_item":
-        return [None if text is None else _json(text) for text in column.to_pylist()]
-    if name in JSON_COLUMNS:
+    if name in OBJECT_FIELDS:
         return [_json(text) if text else {} for text in column.to_pylist()]
+    if name in JSON_FIELDS:
+        return [None if text is None else _json(text) for text in column.to_pylist()]
     return _plain(column)
 
 

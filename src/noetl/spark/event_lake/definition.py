@@ -7,15 +7,14 @@ from typing import Any, Final
 from noetl.model.dataset import partition_key
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
-from noetl.spark.source.columns import ARROW_SCHEMA, NAMES
+from noetl.spark.source.columns import SPARK_TYPES
 
 DAG: Final = "noetl_lake"
 JOB: Final = "events"
 DATASET: Final = "noetl_events"
 PARTITION_BY: Final = ("tenant", "organization", "day")
 
-_TYPES: Final = {"int64": "bigint", "int32": "int", "string": "string", "timestamp[us, tz=UTC]": "timestamp"}
-EVENT_COLUMNS: Final = {name: _TYPES[str(ARROW_SCHEMA.field(name).type)] for name in NAMES}
+EVENT_COLUMNS: Final = SPARK_TYPES
 """The fields of an event with their types: what the lake is compared by."""
 LINEAGE_COLUMNS: Final = {
     "batch": "string",

@@ -18,7 +18,7 @@ from noetl.errors import InputError, Unsupported
 from noetl.ledger.rows import to_events
 from noetl.model.canonical import exact_json
 from noetl.model.catalogue import EVENT_TYPES
-from noetl.model.event import Event
+from noetl.model.event import OBJECT_FIELDS, REFERENCE_FIELDS, Event
 from noetl.project.upcast import Upcaster, Upcasters
 from noetl.spark.source.columns import ARROW_SCHEMA, JSON, NAMES
 
@@ -105,9 +105,9 @@ def _rows(batch: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
 def _held(name: str, value: Any) -> Any:
     if name not in JSON:
         return value
-    if name in ("payload_ref", "fields_ref"):
+    if name in REFERENCE_FIELDS:
         return None if value is None else _ref_json(value).decode()
-    if value is None or (not value and name != "current_item"):
+    if value is None or (not value and name in OBJECT_FIELDS):
         return None
     return exact_json(value).decode()
 
