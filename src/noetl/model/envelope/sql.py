@@ -41,12 +41,16 @@ def insert_columns() -> tuple[str, ...]:
 
 
 def insert_values(row: str, *, whole: bool = False, **given: str) -> tuple[str, ...]:
-    """Return the values for `insert_columns`, read from `row` unless an expression is given.
+    """Return the values for `insert_columns`, read from `row` except those that are given as expressions.
 
     A `noetl.new_event` has only what a producer says, so all the rest must be given. A `whole` row is a `noetl.event`
-    itself; of that only what the ledger numbers must be given.
+    itself; of that only what the ledger numbers must be given. What a producer says may be given as well, to check it
+    on its way.
     """
     must = _NUMBERED if whole else _GIVEN
-    if not must <= given.keys() <= set(insert_columns()):
-        raise ValueError(f"give expressions for {', '.join(sorted(must))}, not for {', '.join(sorted(given))}")
-    return tuple(given.get(name, f"{row}.{name}") for name in insert_columns())
+    names = insert_columns()
+    if missing := must - given.keys():
+        raise ValueError(f"expressions are missing for {', '.join(sorted(missing))}")
+    if unknown := given.keys() - set(names):
+        raise ValueError(f"events have no columns {', '.join(sorted(unknown))}")
+    return tuple(given.get(name, f"{row}.{name}") for name in names)
