@@ -50,17 +50,25 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     def waiting(self, row: str = "") -> str:
         """Nobody holds it, and somebody will, now or later."""
-        due = [] if self.due is None else [f"{_of(row)}{self.due} IS NOT NULL"]
-        return " AND ".join([*self._status(self.waits, row), *due, *self._unheld(row, CLOCK)])
+        due = f"{_of(row)}{self.due} IS NOT NULL" if self.due else ""
+        return _all(self._status(self.waits, row), due, self.unheld(row))
 
     def free(self, row: str = "", now: str | None = None) -> str:
         """Nobody holds it, and it may be claimed now."""
-        due = [] if self.due is None else [f"{_of(row)}{self.due} <= {now or self.clock}"]
-        return " AND ".join([*self._status(self.waits, row), *due, *self._unheld(row, now or CLOCK)])
+        due = f"{_of(row)}{self.due} <= {now or self.clock}" if self.due else ""
+        return _all(self._status(self.waits, row), due, self.unheld(row, now or CLOCK))
+
+    def unheld(self, row: str = "", now: str = CLOCK) -> str:
+        """Nobody holds it, whether it waits or not; nothing to say where the status tells."""
+        if self.free_by == "token":
+            return f"{_of(row)}{self.token} IS NULL"
+        if self.free_by == "time":
+            return f"({_of(row)}{self.until} IS NULL OR {_of(row)}{self.until} <= {now})"
+        return ""
 
     def held(self, row: str = "") -> str:
         """Somebody holds it, or held it and was not replaced."""
-        return " AND ".join(self._status(self.holds, row)) or f"{_of(row)}{self.token} IS NOT NULL"
+        return self._status(self.holds, row) or f"{_of(row)}{self.token} IS NOT NULL"
 
     def lasts(self, row: str = "") -> str:
         """Its lease lasts."""
@@ -82,22 +90,19 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         """Return the order of claims."""
         return ", ".join(_of(row) + name for name in self.order)
 
-    def _status(self, among: tuple[str, ...], row: str) -> list[str]:
-        if not among:
-            return []
+    def _status(self, among: tuple[str, ...], row: str) -> str:
         named = ", ".join(f"'{one}'" for one in among)
-        return [f"{_of(row)}status = {named}" if len(among) == 1 else f"{_of(row)}status IN ({named})"]
-
-    def _unheld(self, row: str, now: str) -> list[str]:
-        if self.free_by == "token":
-            return [f"{_of(row)}{self.token} IS NULL"]
-        if self.free_by == "time":
-            return [f"({_of(row)}{self.until} IS NULL OR {_of(row)}{self.until} <= {now})"]
-        return []
+        if len(among) > 1:
+            return f"{_of(row)}status IN ({named})"
+        return f"{_of(row)}status = {named}" if among else ""
 
 
 def _of(row: str) -> str:
     return f"{row}." if row else ""
+
+
+def _all(*conditions: str) -> str:
+    return " AND ".join(filter(None, conditions))
 
 
 COMMAND: Final = Kind(

@@ -37,6 +37,11 @@ WHERE {kind.expired(row, now)} ORDER BY {until} LIMIT {limit}
 """  # noqa: S608
 
 
+def next_end(kind: Kind, row: str) -> str:
+    """Find when the first lease that somebody holds ends."""
+    return f"SELECT {row}.{kind.until} FROM noetl.{kind.table} AS {row} WHERE {kind.held(row)} ORDER BY {row}.{kind.until} LIMIT 1"  # noqa: S608
+
+
 def standing(kind: Kind, columns: str, row: str = "known", joined: str = "") -> str:
     """Read the row of a grant that nobody else got since, even if its lease ran out."""
     names = [*(name for name, _ in kind.key), kind.attempt, kind.token]
