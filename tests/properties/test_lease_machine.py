@@ -39,8 +39,8 @@ LENGTH = timedelta(seconds=SECONDS)
 SLACK = 200.0
 """Seconds that a busy machine may take for one run; less than half of what a lease or its extension lasts."""
 HOLDERS = ("ann", "bob", "cy")
-WHICH = st.integers(0, 3)
-FORGED = st.sampled_from([None, None, None, "former attempt", "next attempt", "token"])
+WHICH = st.sampled_from([0, 0, 0, 1, 2])
+FORGED = st.sampled_from([None, None, None, None, "former attempt", "next attempt", "token"])
 
 
 class World:
