@@ -40,7 +40,8 @@ SLACK = 200.0
 """Seconds that a busy machine may take for one run; less than half of what a lease or its extension lasts."""
 HOLDERS = ("ann", "bob", "cy")
 WHICH = st.sampled_from([0, 0, 0, 1, 2])
-FORGED = st.sampled_from([None, None, None, None, "former attempt", "next attempt", "token"])
+FORGERIES = {"former attempt": -1, "next attempt": 1, "token": 0}
+"""What is wrong with a proof, and by how much its attempt is."""
 
 
 class World:
@@ -134,12 +135,12 @@ class LeaseMachine(RuleBasedStateMachine):
         assert proof.attempt == self.model.attempt
         self.grants.append(grant)
 
-    def shown(self, which: int, forged: str | None) -> tuple[Any, Proof]:
+    def shown(self, which: int, forged: str | None = None) -> tuple[Any, Proof]:
         """Return what somebody shows: a grant of now or earlier, or one that was never given."""
         grant = self.grants[-1 - which % len(self.grants)]
         proof = self.row.proof(grant)
         if forged is not None:
-            attempt = proof.attempt + {"former attempt": -1, "next attempt": 1, "token": 0}[forged]
+            attempt = proof.attempt + FORGERIES[forged]
             token = str(uuid.uuid4()) if forged == "token" else proof.token
             grant, proof = self.row.forged(grant, attempt, token), Proof(proof.key, attempt, token)
         return grant, proof
@@ -156,16 +157,18 @@ class LeaseMachine(RuleBasedStateMachine):
             self.model = after
 
     @precondition(lambda self: self.grants)
-    @rule(which=WHICH, forged=FORGED)
-    def renew(self, which: int, forged: str | None) -> None:
-        grant, proof = self.shown(which, forged)
+    @rule(which=WHICH, early=st.booleans())
+    def renew(self, which: int, early: bool) -> None:
+        if early:
+            self.last_longer()
+        grant, proof = self.shown(which)
         after = self.expects(lambda: self.model.renewed(proof.attempt, proof.token, self.now, LENGTH))
         self.told(after, self.row.renew(grant))
 
     @precondition(lambda self: self.grants and self.row.fenced)
-    @rule(which=WHICH, forged=FORGED)
-    def write(self, which: int, forged: str | None) -> None:
-        grant, proof = self.shown(which, forged)
+    @rule(which=WHICH)
+    def write(self, which: int) -> None:
+        grant, proof = self.shown(which)
 
         def written() -> rules.LeasedRow:
             self.model.fence(proof.attempt, proof.token, self.now)
@@ -174,9 +177,9 @@ class LeaseMachine(RuleBasedStateMachine):
         self.told(self.expects(written), self.row.write(grant))
 
     @precondition(lambda self: self.grants)
-    @rule(which=WHICH, forged=FORGED)
-    def give_back(self, which: int, forged: str | None) -> None:
-        grant, proof = self.shown(which, forged)
+    @rule(which=WHICH)
+    def give_back(self, which: int) -> None:
+        grant, proof = self.shown(which)
         late = self.row.late
         after = self.expects(lambda: self.model.given_back(proof.attempt, proof.token, self.now, late=late))
         self.told(after, self.row.give_back(grant), repeated=self.row.repeats and proof.attempt in self.given_back)
@@ -205,15 +208,24 @@ class LeaseMachine(RuleBasedStateMachine):
             self.run(self.row.move_end(-left - 1))
             self.now = lease.until
 
-    @precondition(lambda self: self.model.lease and not self.model.lease.expired(self.now))
-    @rule()
     def last_longer(self) -> None:
-        """The lease lasts longer than a renewal would make it."""
+        """Let the lease last longer than a renewal would make it."""
         lease = self.model.lease
-        assert lease is not None
-        if lease.until - self.now <= LENGTH:
+        if lease is not None and not lease.expired(self.now) and lease.until - self.now <= LENGTH:
             self.run(self.row.move_end(SECONDS))
             self.model = rules.LeasedRow(self.model.attempt, lease.renewed(lease.until, LENGTH))
+
+    @precondition(lambda self: self.model.lease)
+    @rule()
+    def nobody_passes_for_the_holder(self) -> None:
+        """Neither the attempt nor the token alone is enough, for anything."""
+        for forged in FORGERIES:
+            grant, proof = self.shown(0, forged)
+            self.told(None, self.row.renew(grant))
+            if self.row.fenced:
+                self.told(None, self.row.write(grant))
+            repeated = self.row.repeats and proof.attempt in self.given_back
+            self.told(None, self.row.give_back(grant), repeated=repeated)
 
     @invariant()
     def both_agree(self) -> None:
