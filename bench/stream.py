@@ -17,9 +17,9 @@ from nats.js.client import JetStreamContext
 from bench.bulk_history import many_executions
 from bench.figure import Figure, alternating
 from bench.ground import ground
+from noetl.leases.shards import ShardLeases
 from noetl.ledger.database import Database
 from noetl.ledger.notifier import listening
-from noetl.ledger.shard_leases import ShardLeases
 from noetl.ledger.write_path import WritePath
 from noetl.model.event import Draft, Event
 from noetl.runtime.nats_server import running_nats

@@ -18,6 +18,16 @@ SOURCE_LINES = 500
 TEST_LINES = 800
 BANNED_NAMES = re.compile(r"(^|/)(utils?|common|helpers?|misc|base|core|manager|legacy|v2)(\.py|/)")
 LEFT_OVER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+LEASE_RULES = re.compile(r"SKIP LOCKED|lease_until\s*(<|>|=|\bIS\b)|lease_token\s*(<|=|\bIS\b)")
+LEASE_TIMES = re.compile(r"\blease_until\b")
+READS_LEASE_TIMES = {
+    "src/noetl/api/leased.py": "a worker is told until when its lease lasts",
+    "src/noetl/api/routes/commands.py": "shown",
+    "src/noetl/api/routes/stage_frames.py": "shown",
+    "src/noetl/dispatch/tasks/rows.py": "shown",
+    "src/noetl/schedule/rows.py": "shown",
+    "src/noetl/schedule/taking_back.py": "planning.verdict, which is pure, decides about a slot as it was read",
+}
 NAMED_FOR_A_REASON = {"src/noetl/playbook/legacy.py": "it reads what legacy playbooks wrote"}
 
 
@@ -88,6 +98,33 @@ def _sleeps(text: str) -> Iterator[int]:
             yield node.lineno
 
 
+def leases() -> Iterator[str]:
+    """Only `noetl.leases` compares the times and tokens of leases in SQL; few others read the times."""
+    for path in tracked("src/noetl/*.py"):
+        name = str(path.relative_to(ROOT))
+        if name.startswith("src/noetl/leases/"):
+            continue
+        reads = False
+        for line, text in _texts(ast.parse(path.read_text())):
+            if LEASE_RULES.search(text):
+                yield f"{name}:{line}: SQL of leases, which belongs into src/noetl/leases"
+            elif LEASE_TIMES.search(text):
+                reads = True
+                if name not in READS_LEASE_TIMES:
+                    yield f"{name}:{line}: reads the time of a lease, and READS_LEASE_TIMES does not say why"
+        if name in READS_LEASE_TIMES and not reads:
+            yield f"tools/check_repository.py: READS_LEASE_TIMES names {name}, which reads none"
+
+
+def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Find texts of more than a name in code; docstrings stand by themselves and are none."""
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and id(node) not in said and not re.fullmatch(r"[\w.]*", node.value):
+            yield node.lineno, node.value
+
+
 def locks() -> Iterator[str]:
     """The locks name versions and hashes, no hosts, and cover what pyproject.toml asks for."""
     for name in ("requirements.lock", "requirements-dev.lock"):
@@ -116,9 +153,8 @@ def schema() -> Iterator[str]:
 
 def main() -> int:
     """Run all checks."""
-    problems = [
-        problem for check in (invariants, fault_points, sizes, manners, locks, generated, schema) for problem in check()
-    ]
+    checks = (invariants, fault_points, sizes, manners, leases, locks, generated, schema)
+    problems = [problem for check in checks for problem in check()]
     for problem in problems:
         sys.stderr.write(problem + "\n")
     sys.stdout.write(f"repository: {len(problems)} problems\n")

@@ -13,9 +13,9 @@ from tests.acceptance.hello_loop import hello_loop
 from tests.acceptance.mirroring import mirror_events
 
 from noetl.cli import verify
+from noetl.leases.shards import ShardLeases
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.shard_leases import ShardLeases
 from noetl.ledger.write_path import WritePath
 from noetl.ledger.write_path_change import WritePathChange
 from noetl.stream.decided import still_waiting, unpublished
@@ -113,7 +113,7 @@ async def test_what_is_on_its_way_is_waited_for(database: Database, ledger: Post
         assert sum(one.events for one in (await unpublished(database, stream.name, making)).values()) == len(drafts)
     leases = ShardLeases(database, "relay", "publishing")
     await leases.start(lambda _: None)
-    held = {shard: token for shard in leases.held if (token := leases.token(shard)) is not None}
+    held = {shard: token for shard in leases.held if (token := leases.proof(shard)) is not None}
     assert await WaitingEvents(database, stream).publish(held) == len(drafts)
     await leases.stop()
     # What is published waits in the stream, and is not in the ledger all the same.

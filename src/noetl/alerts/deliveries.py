@@ -6,8 +6,9 @@ Each write appends to the message's own stream with the version that was read: o
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 import orjson
@@ -16,11 +17,14 @@ from noetl.alerts.writing import MAX_ATTEMPTS, AlertWriting
 from noetl.dispatch.drafts import new_lease
 from noetl.errors import Conflict, InputError, LeaseLost, NotFound
 from noetl.faults import reach
+from noetl.leases import operations, statements
+from noetl.leases.kinds import DELIVERY
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.event import Draft
 from noetl.model.ids import organization_root_id
+from noetl.model.lease import Proof
 from noetl.model.stream import Scope
 
 DeliveryStatus = Literal["Pending", "Sending", "Delivered", "Dead"]
@@ -66,24 +70,36 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     seconds: float
 
+    def sending(self, scope: Scope) -> Sending:
+        """Return what keeps it alive."""
+        return Sending(scope, Proof((self.row.delivery_id,), self.attempt, self.token), self.seconds)
+
+
+class Sending(NamedTuple):
+    """The proof that a sender holds a message, for heartbeats."""
+
+    scope: Scope
+    proof: Proof
+    seconds: float
+
 
 _TEXTS: Final = ("delivery_id", "alert_id", "lease_token")
 COLUMNS: Final = ", ".join(
     f"d.{name}::text AS {name}" if name in _TEXTS else f"d.{name}" for name in DeliveryRow.__struct_fields__
 )
-_SCOPES: Final = """
-SELECT tenant_id, organization_id FROM noetl.delivery WHERE status = 'Pending' AND available_at <= clock_timestamp()
-UNION SELECT tenant_id, organization_id FROM noetl.delivery WHERE status = 'Sending' AND lease_until <= clock_timestamp()
-"""
+# A sender takes over what another one lost, so both what waits and what has expired is due.
+_SCOPES: Final = f"""
+SELECT tenant_id, organization_id FROM noetl.delivery WHERE {DELIVERY.free()}
+UNION SELECT tenant_id, organization_id FROM noetl.delivery WHERE {DELIVERY.expired()}
+"""  # noqa: S608
 _DUE: Final = f"""
 SELECT {COLUMNS}, d.expires_at <= clock_timestamp() AS too_old FROM (
-    (SELECT delivery_id, available_at AS since FROM noetl.delivery
-     WHERE status = 'Pending' AND available_at <= clock_timestamp() ORDER BY available_at LIMIT $1)
+    ({statements.candidates(DELIVERY, "delivery_id, available_at AS since", lock=False)})
     UNION ALL
-    (SELECT delivery_id, lease_until FROM noetl.delivery
-     WHERE status = 'Sending' AND lease_until <= clock_timestamp() ORDER BY lease_until LIMIT $1)
+    ({statements.expired(DELIVERY, f"delivery_id, {DELIVERY.until}", limit="$1")})
 ) AS due JOIN noetl.delivery AS d USING (delivery_id) ORDER BY due.since LIMIT $1
 """  # noqa: S608
+_STANDING: Final = statements.standing(DELIVERY, COLUMNS, "d")
 _ONE: Final = f"SELECT {COLUMNS} FROM noetl.delivery AS d WHERE d.delivery_id = $1"  # noqa: S608
 _LIST: Final = f"""
 SELECT {COLUMNS} FROM noetl.delivery AS d
@@ -91,10 +107,6 @@ WHERE ($1::text IS NULL OR d.status = $1) AND ($2::uuid IS NULL OR d.alert_id = 
   AND ($3::bigint IS NULL OR d.created_event_id < $3)
 ORDER BY d.created_event_id DESC LIMIT $4
 """  # noqa: S608
-_BEAT: Final = """
-UPDATE noetl.delivery SET lease_until = clock_timestamp() + make_interval(secs => $4), last_heartbeat = clock_timestamp()
-WHERE delivery_id = $1 AND attempt = $2 AND lease_token = $3 AND status = 'Sending' RETURNING delivery_id
-"""
 
 
 class Deliveries:
@@ -145,11 +157,15 @@ class Deliveries:
             return None
         return Lease(row=row, attempt=attempt, token=lease["lease_token"], seconds=seconds)
 
-    async def beat(self, scope: Scope, lease: Lease) -> bool:
-        """Make a lease last longer; False if it is lost."""
-        async with self._database.transaction(scope) as connection:
-            held = (lease.row.delivery_id, lease.attempt, lease.token, lease.seconds)
-            return await connection.fetchval(_BEAT, *held) is not None
+    async def heartbeat(self, leases: Sequence[Sending]) -> list[Sending]:
+        """Make leases last longer and return those that are lost."""
+        kept: set[Proof] = set()
+        for scope in {lease.scope for lease in leases}:
+            own = [lease for lease in leases if lease.scope == scope]
+            async with self._database.transaction(scope) as connection:
+                seconds = [lease.seconds for lease in own]
+                kept |= (await operations.renew(connection, DELIVERY, [lease.proof for lease in own], seconds)).keys()
+        return [lease for lease in leases if lease.proof not in kept]
 
     async def delivered(self, scope: Scope, lease: Lease) -> None:
         """Record that the channel took the message; `LeaseLost` if another sender has it by now."""
@@ -168,9 +184,11 @@ class Deliveries:
 
     async def _end(self, scope: Scope, lease: Lease, event_type: str, error: str | None, **told: Any) -> None:
         for _ in range(_TRIES):
-            row = await self.show(scope, lease.row.delivery_id)
-            if (row.status, row.attempt, row.lease_token) != ("Sending", lease.attempt, lease.token):
-                raise LeaseLost(f"delivery {row.delivery_id} belongs to another sender now")
+            async with self._database.transaction(scope) as connection:
+                found = await connection.fetchrow(_STANDING, lease.row.delivery_id, lease.attempt, lease.token)
+            if found is None:
+                raise LeaseLost(f"delivery {lease.row.delivery_id} belongs to another sender now")
+            row = _row(found)
             reach("delivery.before_record")
             try:
                 await self._append(scope, row, [self._ended(scope, row, event_type, error, **told)])

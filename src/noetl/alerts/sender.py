@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from noetl.alerts.applied import AppliedRules
 from noetl.alerts.channels.port import Channel, Message, SendFailed
-from noetl.alerts.deliveries import Deliveries, Lease
+from noetl.alerts.deliveries import Deliveries, Lease, Sending
 from noetl.credentials.redact import Redactor
 from noetl.credentials.secret import guarded, secrets_in
 from noetl.dispatch.repeating import Repeating
@@ -23,6 +23,7 @@ from noetl.dispatch.tasks.backoff import Backoff
 from noetl.errors import LeaseLost, NoetlError
 from noetl.execute.tools.port import Credentials
 from noetl.faults import reach
+from noetl.leases.heartbeats import Heartbeats
 from noetl.model.stream import Scope
 
 _log = logging.getLogger(__name__)
@@ -87,12 +88,22 @@ class Sender:
         leases = await self._deliveries.lease(scope, self._worker, self._lease_seconds, TOGETHER)
         if leases:
             channels = await self._applied.channels(scope)
-            await asyncio.gather(*(self._one(scope, lease, channels.get(lease.row.channel)) for lease in leases))
+            beats: Heartbeats[Sending] = Heartbeats(
+                self._deliveries, every_seconds=self._lease_seconds / 3, clock=asyncio.get_running_loop().time
+            )
+            beats.start()
+            try:
+                await asyncio.gather(*(self._one(scope, one, channels.get(one.row.channel), beats) for one in leases))
+            finally:
+                await beats.stop()
         return len(leases)
 
-    async def _one(self, scope: Scope, lease: Lease, declared: dict[str, Any] | None) -> None:
+    async def _one(
+        self, scope: Scope, lease: Lease, declared: dict[str, Any] | None, beats: Heartbeats[Sending]
+    ) -> None:
+        lost = f"the lease on delivery {lease.row.delivery_id} was lost"
         try:
-            await self._held(scope, lease, self._sent(scope, lease, declared))
+            await beats.keeping(lease.sending(scope), lease.seconds, self._sent(scope, lease, declared), lost)
             reach("delivery.after_send")
             await self._deliveries.delivered(scope, lease)
         except SendFailed as problem:
@@ -137,29 +148,3 @@ class Sender:
         except Exception as problem:
             said = redactor.text(f"{type(problem).__name__}: {problem}")
             raise SendFailed(said) from None
-
-    async def _held(self, scope: Scope, lease: Lease, work: Any) -> None:
-        """Work while heartbeats keep the lease, and stop before it can be given to another."""
-        loop, sending = asyncio.get_running_loop(), asyncio.ensure_future(work)
-        last = loop.time()
-        try:
-            while True:
-                done, _ = await asyncio.wait({sending}, timeout=lease.seconds / 3)
-                if done:
-                    await sending
-                    return
-                try:
-                    if not await self._deliveries.beat(scope, lease):
-                        raise LeaseLost(f"delivery {lease.row.delivery_id} belongs to another sender now")
-                    last = loop.time()
-                except LeaseLost:
-                    raise
-                except NoetlError as problem:
-                    _log.warning("a lease on a delivery could not be renewed: %s", problem.message)
-                if loop.time() - last > lease.seconds * 0.6:
-                    raise LeaseLost(f"delivery {lease.row.delivery_id}: its lease could not be renewed")
-        finally:
-            if not sending.done():
-                sending.cancel()
-                with suppress(asyncio.CancelledError, Exception):
-                    await sending

@@ -21,6 +21,7 @@ from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant, FrameGrant, LeaseRef
 from noetl.dispatch.handing import grant_of
 from noetl.errors import Conflict, LeaseLost, NotFound
+from noetl.leases.kinds import COMMAND, FRAME
 from noetl.ledger.database import Database
 from noetl.model.ids import parse_id
 from noetl.model.stream import Scope
@@ -29,16 +30,16 @@ from noetl.model.task import TaskLease
 KEPT_GRANTS = 10_000
 KEPT_ANSWERS = 500
 
-_COMMAND = """
-SELECT status, attempt, lease_token, lease_until > clock_timestamp() AS lasts, lease_until, lease_seconds,
+_COMMAND = f"""
+SELECT status, attempt, lease_token, {COMMAND.lasts()} AS lasts, lease_until, lease_seconds,
        issued_event_id, worker FROM noetl.command WHERE execution_id = $1 AND command_id = $2
-"""
-_FRAME = """
-SELECT f.status, f.attempt, f.lease_token, f.lease_until > clock_timestamp() AS lasts, f.lease_until, f.lease_seconds,
+"""  # noqa: S608
+_FRAME = f"""
+SELECT f.status, f.attempt, f.lease_token, {FRAME.lasts("f")} AS lasts, f.lease_until, f.lease_seconds,
        f.stage_id, f.loop_id, f.shard_id, f.frame_index, f.first_index, f.row_count, f.checkpoint, f.worker, s.step_name
 FROM noetl.frame AS f JOIN noetl.stage AS s USING (tenant_id, organization_id, execution_id, stage_id)
 WHERE f.execution_id = $1 AND f.frame_id = $2
-"""
+"""  # noqa: S608
 
 
 class ActiveClaim(LeaseLost):

@@ -110,7 +110,7 @@ async def _status() -> list[StoreStatus]:
 
 async def _standing(runtime: Runtime, line: StoreLine) -> StoreStatus:
     from noetl.cli.projections_show import StoreStatus
-    from noetl.ledger.shard_leases import holders
+    from noetl.leases.shards import holders
     from noetl.project.shards import shard_lags
     from noetl.project.stores import of_store
 

@@ -10,7 +10,7 @@ import click
 from noetl.cli.tables import rendered
 
 if TYPE_CHECKING:
-    from noetl.ledger.shard_leases import ShardHolder
+    from noetl.leases.shards import ShardHolder
     from noetl.project.rebuild import RebuildReport
     from noetl.project.shards import ShardLag
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 from noetl.dispatch.grants import FrameGrant, FrameSoFar, LeaseRef
 from noetl.errors import LeaseLost
 from noetl.execute.frame_rows import FrameRun
-from noetl.execute.keeper import Holding
+from noetl.leases.heartbeats import Holding
 from noetl.stream.ended import ended
 
 T = TypeVar("T")
@@ -63,8 +63,8 @@ class HeldFrame:
 class HeldFrames:
     """The frames of one slot."""
 
-    def __init__(self, keeper: Holding[LeaseRef]) -> None:
-        self._keeper = keeper
+    def __init__(self, heartbeats: Holding[LeaseRef]) -> None:
+        self._heartbeats = heartbeats
         self._frames: dict[LeaseRef, HeldFrame] = {}
 
     @overload
@@ -79,18 +79,18 @@ class HeldFrames:
             return None
         held = HeldFrame(frame, rows)
         self._frames[frame.lease] = held
-        self._keeper.hold(frame.lease, frame.lease_seconds, held.lose)
+        self._heartbeats.hold(frame.lease, frame.lease_seconds, held.lose)
         return held
 
     def release(self, held: HeldFrame) -> None:
         """Keep a frame no longer."""
         self._frames.pop(held.frame.lease, None)
-        self._keeper.release(held.frame.lease)
+        self._heartbeats.release(held.frame.lease)
 
     def release_all(self) -> None:
         """Keep no frame any longer."""
         for lease in self._frames:
-            self._keeper.release(lease)
+            self._heartbeats.release(lease)
         self._frames.clear()
 
     def so_far(self, leases: Collection[LeaseRef]) -> list[FrameSoFar]:

@@ -21,12 +21,12 @@ from noetl.execute.compiled import CompiledStep
 from noetl.execute.frame_rows import FrameEnd, FrameRun, RunChild
 from noetl.execute.gathered import ends_of, table_of
 from noetl.execute.held_frame import HeldFrame, HeldFrames
-from noetl.execute.keeper import Holding
 from noetl.execute.outcome import Problem
 from noetl.execute.reporting import defect_of, problem_fields
 from noetl.execute.row_claims import RowClaims
 from noetl.execute.services import Services
 from noetl.faults import reach
+from noetl.leases.heartbeats import Holding
 from noetl.model.payload_ref import PayloadRef
 from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, encode_json
 from noetl.payloads.origin import producing
@@ -48,7 +48,7 @@ class Slot:
         self,
         services: Services,
         dispatch: Dispatch,
-        keeper: Holding[LeaseRef],
+        heartbeats: Holding[LeaseRef],
         worker: str,
         grant: CommandGrant,
         playbook: Playbook,
@@ -59,7 +59,7 @@ class Slot:
     ) -> None:
         self._services = services
         self._dispatch = dispatch
-        self._frames = HeldFrames(keeper)
+        self._frames = HeldFrames(heartbeats)
         self._worker = worker
         self._grant = grant
         self._step: Step = playbook.steps[grant.step]

@@ -16,7 +16,6 @@ from noetl.errors import LeaseLost, NoetlError, NotFound, TemplateFailed
 from noetl.execute.calls import call_maker
 from noetl.execute.child_calls import run_child
 from noetl.execute.compiled import CompiledStep, CompiledTask
-from noetl.execute.keeper import Keeper
 from noetl.execute.outcome import Outcome, Problem
 from noetl.execute.reporting import defect_of, failure_of, report_of
 from noetl.execute.sequence import run_sequence
@@ -25,6 +24,7 @@ from noetl.execute.slot import Slot
 from noetl.execute.step_names import names_for
 from noetl.execute.tools.port import Call
 from noetl.execute.tools.postgres_claim import ClaimFailed
+from noetl.leases.heartbeats import Heartbeats
 from noetl.payloads.origin import producing
 from noetl.plan.trigger import CommandEnded
 from noetl.playbook.model import Playbook
@@ -63,7 +63,7 @@ class Worker:
         # What a completion hands over comes from anywhere; who keeps near asks for everything by a claim.
         self._roams = wish is None or wish.max_distance == "any"
         self._on_rows = on_rows
-        self._keeper: Keeper[LeaseRef] = Keeper(
+        self._heartbeats: Heartbeats[LeaseRef] = Heartbeats(
             dispatch, every_seconds=heartbeat_seconds, clock=services.monotonic, look=self._lost
         )
         self._running: set[asyncio.Task[None]] = set()
@@ -82,7 +82,7 @@ class Worker:
 
     async def run(self) -> None:
         """Take and do work until stopped; what is under way when it is stopped is finished first."""
-        self._keeper.start()
+        self._heartbeats.start()
         try:
             while not self._stopping:
                 free = self._slots - self._busy
@@ -106,7 +106,7 @@ class Worker:
         self._changed.set()
         if self._claiming is not None:
             self._claiming.cancel()
-        await self._keeper.beat()
+        await self._heartbeats.beat()
 
     async def _claimed(self, free: int) -> list[CommandGrant]:
         loops = None if self._most_loops is None else max(0, self._most_loops - self._loops)
@@ -148,7 +148,7 @@ class Worker:
                 await asyncio.wait(self._running)
             raise
         finally:
-            await self._keeper.stop()
+            await self._heartbeats.stop()
 
     def _start(self, grant: CommandGrant) -> None:
         self._busy += 1
@@ -189,7 +189,7 @@ class Worker:
             lost = True
             working.cancel()
 
-        self._keeper.hold(grant.lease, grant.lease_seconds, stop)
+        self._heartbeats.hold(grant.lease, grant.lease_seconds, stop)
         try:
             proves = grant.loop is not None and bool(grant.loop.frame.get("verify_ipc"))
             with producing(grant.execution_id, 0, grant.lease_seconds, proves=proves):
@@ -216,7 +216,7 @@ class Worker:
                 await self._dispatch.give_back(grant, reason, delay_seconds=GIVE_BACK_SECONDS)
             return None
         finally:
-            self._keeper.release(grant.lease)
+            self._heartbeats.release(grant.lease)
 
     @property
     def busy(self) -> int:
@@ -280,7 +280,7 @@ class Worker:
         if grant.loop is not None and grant.loop.frame.get("runtime") == "spark":
             return await self._on_spark(grant)
         slot = Slot(
-            self._services, self._dispatch, self._keeper, self.name, grant, playbook, compiled, names,
+            self._services, self._dispatch, self._heartbeats, self.name, grant, playbook, compiled, names,
             self._children(grant), self._on_rows,
         )  # fmt: skip
         self._in_loops.add(slot)

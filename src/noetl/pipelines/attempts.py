@@ -12,8 +12,8 @@ import msgspec
 from noetl.catalog.bundles import config_with_sql
 from noetl.dispatch.tasks.port import BaseMoved, Tasks
 from noetl.errors import LeaseLost, NoetlError, NotFound
-from noetl.execute.keeper import Keeper
 from noetl.faults import reach
+from noetl.leases.heartbeats import Heartbeats
 from noetl.model.dataset import Manifest
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
@@ -51,7 +51,7 @@ class Attempts:
         manifests: Manifests,
         runners: Mapping[str, Runner],
         secrets: Secrets,
-        keeper: Keeper[TaskLease],
+        heartbeats: Heartbeats[TaskLease],
         on_task: OnTask,
     ) -> None:
         self._scope = scope
@@ -60,7 +60,7 @@ class Attempts:
         self._manifests = manifests
         self._runners = runners
         self._secrets = secrets
-        self._keeper = keeper
+        self._heartbeats = heartbeats
         self._on_task = on_task
         self._batches: set[_Batch] = set()
         self._drained: float | None = None
@@ -76,7 +76,7 @@ class Attempts:
         open_ = {grant.lease.task_id: grant for grant in grants}
         batch = _Batch(self._tasks, open_, self._on_task)
         for grant in grants:
-            self._keeper.hold(grant.lease, grant.lease.seconds, batch.loser(grant))
+            self._heartbeats.hold(grant.lease, grant.lease.seconds, batch.loser(grant))
         self._batches.add(batch)
         if self._drained is not None:
             batch.drain(self._drained)
@@ -99,7 +99,7 @@ class Attempts:
             self._batches.discard(batch)
             batch.close()
             for grant in grants:
-                self._keeper.release(grant.lease)
+                self._heartbeats.release(grant.lease)
 
     async def _run(self, grants: Sequence[TaskGrant], batch: _Batch) -> None:
         first = grants[0]

@@ -23,7 +23,7 @@ from noetl.dispatch.tasks.creating import Creating
 from noetl.dispatch.tasks.jobs import JobFacts
 from noetl.dispatch.tasks.port import BaseMoved
 from noetl.errors import Conflict, InputError, LeaseLost, NoetlError, NotFound, VersionConflict
-from noetl.execute.keeper import Keeper
+from noetl.leases.heartbeats import Heartbeats
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
@@ -82,18 +82,18 @@ class Streamed:
         self._drafting = Drafting(mint_many, producer)
         self._creating = Creating(database, ledger, payloads, self._drafting)
         self._tasks = pipelines.engine.tasks(scope)
-        self._keeper: Keeper[TaskLease] = Keeper(
+        self._heartbeats: Heartbeats[TaskLease] = Heartbeats(
             self._tasks, every_seconds=BEAT_SECONDS, clock=asyncio.get_running_loop().time
         )
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Streamed]:
         """Keep the leases of attempts under way for the time of the block."""
-        self._keeper.start()
+        self._heartbeats.start()
         try:
             yield self
         finally:
-            await self._keeper.stop()
+            await self._heartbeats.stop()
 
     async def deploy(self, bundle: Bundle, by: str) -> dict[str, JobFacts]:
         """Make sure that a version of these files stands and is ready; return its jobs by name. Nothing is activated."""
@@ -141,7 +141,7 @@ class Streamed:
             lease = await self._claimed(facts, dedupe_key)
             if lease is not None:
                 grant = await self._tasks.fetch(lease)
-                self._keeper.hold(lease, lease.seconds, lambda: None)
+                self._heartbeats.hold(lease, lease.seconds, lambda: None)
                 return grant
             if await self._status(facts, dedupe_key) == "Completed":
                 raise CommitLost(f"the batch {key} of job {facts.name} of {facts.dag} was committed before")
@@ -181,7 +181,7 @@ class Streamed:
             await self.give_up(grant, problem.message)
             raise
         finally:
-            self._keeper.release(grant.lease)
+            self._heartbeats.release(grant.lease)
         if status != "Completed":
             raise CommitLost(
                 f"job {grant.job} of {grant.dag}: task {grant.lease.task_id} could not commit its batch",
@@ -190,7 +190,7 @@ class Streamed:
 
     async def give_up(self, grant: TaskGrant, error: str) -> None:
         """Record that nothing came of an attempt; what it wrote is nobody's."""
-        self._keeper.release(grant.lease)
+        self._heartbeats.release(grant.lease)
         with suppress(LeaseLost, NotFound):
             await self._tasks.fail(grant, TaskReport(status="error", error=error, retryable=False))
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from noetl.dispatch.tasks.port import Tasks
 from noetl.errors import NoetlError
-from noetl.execute.keeper import Keeper
+from noetl.leases.heartbeats import Heartbeats
 from noetl.model.stream import Scope
 from noetl.model.task import TaskGrant, TaskLease
 from noetl.payloads.port import PayloadStore
@@ -55,9 +55,9 @@ class TaskWorker:
         self._poll = poll_seconds
         self._drain = drain_seconds
         clock = asyncio.get_running_loop().time
-        self._keeper: Keeper[TaskLease] = Keeper(tasks, every_seconds=heartbeat_seconds, clock=clock)
+        self._heartbeats: Heartbeats[TaskLease] = Heartbeats(tasks, every_seconds=heartbeat_seconds, clock=clock)
         self._attempts = Attempts(
-            scope, tasks, payloads, Manifests(scope, payloads), runners, secrets, self._keeper, on_task
+            scope, tasks, payloads, Manifests(scope, payloads), runners, secrets, self._heartbeats, on_task
         )
         self._running: set[asyncio.Task[None]] = set()
         self._turns: set[asyncio.Task[None]] = set()
@@ -67,7 +67,7 @@ class TaskWorker:
 
     async def run(self) -> None:
         """Take and do work until stopped; what is under way when it is stopped is finished first."""
-        self._keeper.start()
+        self._heartbeats.start()
         try:
             while not self._stopping:
                 if len(self._running) - len(self._turns) >= self._slots:
@@ -84,7 +84,7 @@ class TaskWorker:
         finally:
             while self._running:
                 await asyncio.wait(self._running)
-            await self._keeper.stop()
+            await self._heartbeats.stop()
 
     async def stop(self) -> None:
         """Take nothing new and ask turns of sources to end; `run` returns once everything under way has ended."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
-from uuid import UUID
 
 from noetl.errors import LeaseLost
+from noetl.leases.shards import fenced
 from noetl.ledger.database import Connection
-from noetl.ledger.shard_leases import fenced
 from noetl.model.event import Event
+from noetl.model.lease import Proof
 
 
 class Hold(Protocol):
@@ -28,10 +28,10 @@ class Hold(Protocol):
 
 
 class Tokens(Protocol):
-    """The tokens of the leases on shards, such as `ShardLeases` has."""
+    """The proofs of the leases on shards, such as `ShardLeases` has."""
 
-    def token(self, shard: int) -> UUID | None:
-        """Return the token of a shard that is held."""
+    def proof(self, shard: int) -> Proof | None:
+        """Return what fences writes for a shard that is held."""
         ...
 
 
@@ -42,9 +42,9 @@ class LeasedShards:
         self._leases = leases
 
     async def check(self, connection: Connection, shard: int) -> None:
-        """Look the token up in the database, which alone knows who holds the shard."""
-        token = self._leases.token(shard)
-        if token is None or not await fenced(connection, "projector", shard, token):
+        """Look the lease up in the database, which alone knows who holds the shard."""
+        proof = self._leases.proof(shard)
+        if proof is None or not await fenced(connection, proof):
             raise LeaseLost(f"another projector holds shard {shard} now")
 
     async def moving(self, connection: Connection, shard: int, upto: int, events: Sequence[Event]) -> None:

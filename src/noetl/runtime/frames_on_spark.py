@@ -21,11 +21,11 @@ from noetl.credentials.secret import Secret
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant, LeaseRef
 from noetl.dispatch.port import Dispatch
-from noetl.execute.keeper import Renewing
 from noetl.execute.resources import WorkerResources
 from noetl.execute.scratch import keep_scratch
 from noetl.execute.services import Services
 from noetl.execute.tools.registry import known_kinds, load_tools
+from noetl.leases.heartbeats import Renewing
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.catalogue.rows import sql_texts, types_of_attempts

@@ -13,8 +13,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
 from noetl.errors import NoetlError, NotFound
+from noetl.leases.shards import holders
 from noetl.ledger.database import Database
-from noetl.ledger.shard_leases import holders
 from noetl.stream.ended import ended
 from noetl.stream.port import EventStream, Place, StreamState
 from noetl.stream.unread import unread

@@ -14,8 +14,8 @@ from functools import partial
 import asyncpg
 
 from noetl.errors import ConfigError, NoetlError
+from noetl.leases.shards import living
 from noetl.ledger.database import Database
-from noetl.ledger.shard_leases import living
 from noetl.model.mark import Mark
 from noetl.project.from_stream import StreamEvents
 from noetl.project.garbage import seldom_searched

@@ -13,7 +13,7 @@ from functools import partial
 import asyncpg
 
 from noetl.errors import NoetlError
-from noetl.ledger.shard_leases import ShardLeases
+from noetl.leases.shards import ShardLeases
 from noetl.project.epochs import Epochs
 from noetl.project.holding import LeasedShards
 from noetl.project.projector import Projector

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from noetl.errors import ConfigError, Conflict, NoetlError, NotFound
-from noetl.ledger.shard_leases import holders, living
+from noetl.leases.shards import holders, living
 from noetl.project.stores import DEFAULT
 from noetl.runtime.projector_lines import line_durable
 from noetl.runtime.settings import Settings

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from noetl.errors import ConfigError
+from noetl.leases.shards import ShardLeases, ShardRole
 from noetl.ledger.notifier import listening
-from noetl.ledger.shard_leases import ShardLeases, ShardRole
 from noetl.runtime.hints import shards_moved
 from noetl.runtime.settings import Settings
 from noetl.runtime.streams import mirrors, open_stream

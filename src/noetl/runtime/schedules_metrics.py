@@ -7,13 +7,14 @@ from typing import Any, Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from noetl.leases.kinds import SLOT
 from noetl.schedule.meter import BeatResult, ClaimResult, RunResult
 from noetl.schedule.spec import KINDS, Kind
 
-STANDING: Final = """
+STANDING: Final = f"""
 SELECT k.kind,
     (SELECT count(*) FROM noetl.cron_slot AS s JOIN noetl.schedule AS c USING (tenant_id, organization_id, schedule_id)
-     WHERE c.kind = k.kind AND s.status = 'RUNNING' AND s.lease_until <= now()) AS stale,
+     WHERE c.kind = k.kind AND {SLOT.expired("s", now="now()")}) AS stale,
     (SELECT count(*) FROM noetl.cron_slot AS s JOIN noetl.schedule AS c USING (tenant_id, organization_id, schedule_id)
      WHERE c.kind = k.kind AND s.status = 'FAILED' AND s.next_retry_at IS NULL) AS failed,
     greatest(0, extract(epoch FROM now() - least(
@@ -22,7 +23,7 @@ SELECT k.kind,
             JOIN noetl.schedule AS c USING (tenant_id, organization_id, schedule_id)
          WHERE c.kind = k.kind AND (s.status = 'RUNNING' OR s.next_retry_at IS NOT NULL)))))::float8 AS lag
 FROM unnest(ARRAY['platform', 'source', 'playbook']) AS k (kind)
-"""
+"""  # noqa: S608
 """What is asked of the database."""
 _BUCKETS: Final = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0)
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 import msgspec
 
 from noetl.errors import ConfigError, NotFound
+from noetl.leases.shards import holders
 from noetl.ledger.database import Database
-from noetl.ledger.shard_leases import holders
 from noetl.project.streamed import durable_of
 from noetl.runtime.streams import mirrors, open_stream, stream_name
 from noetl.runtime.wiring import Runtime

@@ -14,8 +14,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from functools import partial
 
 from noetl.errors import NoetlError
+from noetl.leases.shards import ShardLeases
 from noetl.ledger.notifier import Notifier
-from noetl.ledger.shard_leases import ShardLeases
 from noetl.ledger.write_path_change import WritePathChange
 from noetl.runtime.durability import loss_window
 from noetl.runtime.leftovers import bringing_leftovers
@@ -159,7 +159,7 @@ async def open_materializer(
     """Write what was published into the ledger for the time of the block; `told` gets its shards, `count` its events."""
     notifier = Notifier(runtime.database)
     leases = shard_leases(runtime, "materializer", holder_name(runtime, role))
-    materializer = Materializer(runtime.database, writes, leases.token, notifier.touch, count)
+    materializer = Materializer(runtime.database, writes, leases.proof, notifier.touch, count)
 
     def changed(shards: frozenset[int]) -> None:
         materializer.hold(shards)
@@ -181,7 +181,7 @@ async def open_shadow(runtime: Runtime, role: str, *, told: Told = lambda _: Non
     """Compare what a materializer would write with the ledger for the time of the block; `told` gets its shards."""
     async with open_stream(runtime.settings, runtime.database, "events") as events:
         leases = shard_leases(runtime, "shadow", holder_name(runtime, role))
-        shadow = Shadow(runtime.database, events, leases.token)
+        shadow = Shadow(runtime.database, events, leases.proof)
         await shadow.begin()
 
         def changed(shards: frozenset[int]) -> None:

@@ -8,6 +8,8 @@ from typing import Final
 
 from noetl.errors import LeaseLost, Unavailable, VersionConflict
 from noetl.faults import reach
+from noetl.leases import operations, statements
+from noetl.leases.kinds import SLOT
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Transition
@@ -16,19 +18,8 @@ from noetl.schedule.held import Held
 
 _AGAIN_SECONDS: Final = 0.5
 
-_STANDING: Final = """
-SELECT c.version FROM noetl.cron_slot AS s JOIN noetl.schedule AS c USING (tenant_id, organization_id, schedule_id)
-WHERE s.schedule_id = $1 AND s.plan_time = $2 AND s.attempt = $3 AND s.lease_token = $4 AND s.status = 'RUNNING'
-"""
-_RENEW: Final = """
-UPDATE noetl.cron_slot AS s SET last_heartbeat = clock_timestamp(),
-    lease_until = clock_timestamp() + make_interval(secs => own.seconds)
-FROM unnest($1::uuid[], $2::timestamptz[], $3::integer[], $4::uuid[], $5::double precision[])
-     AS own (schedule_id, plan_time, attempt, token, seconds)
-WHERE s.schedule_id = own.schedule_id AND s.plan_time = own.plan_time AND s.attempt = own.attempt
-  AND s.lease_token = own.token AND s.status = 'RUNNING' AND s.lease_until > clock_timestamp()
-RETURNING own.token::text AS token
-"""
+_SCHEDULE: Final = "JOIN noetl.schedule AS c USING (tenant_id, organization_id, schedule_id)"
+_STANDING: Final = statements.standing(SLOT, "c.version", "s", _SCHEDULE)
 
 
 class SlotLeases:
@@ -43,19 +34,15 @@ class SlotLeases:
         """Renew leases of one organization with one statement, and return those that are lost."""
         asked = time.monotonic()
         async with self._database.transaction(held[0].scope) as connection:
-            rows = await connection.fetch(
-                _RENEW,
-                [one.schedule_id for one in held],
-                [one.plan_time for one in held],
-                [one.attempt for one in held],
-                [one.token for one in held],
-                [one.spec.stale_timeout_seconds for one in held],
-            )
-        kept = {row["token"] for row in rows}
+            seconds = [one.spec.stale_timeout_seconds for one in held]
+            kept = await operations.renew(connection, SLOT, [one.proof for one in held], seconds)
+        lost = []
         for one in held:
-            if one.token in kept:
+            if one.proof in kept:
                 one.renewed_at = asked
-        return [one for one in held if one.token not in kept]
+            else:
+                lost.append(one)
+        return lost
 
     async def end(self, held: Held, said: Said) -> None:
         """Record the end of an attempt; while the database is away it is tried again for as long as the lease lasts."""

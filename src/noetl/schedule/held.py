@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from noetl.leases.heartbeats import stop_at
 from noetl.model.event import time_text
+from noetl.model.lease import Proof
 from noetl.model.stream import Scope
 from noetl.schedule.spec import Kind, Spec
 
@@ -42,9 +44,19 @@ class Held:
         return f"schedule/{self.schedule_id}/{time_text(self.plan_time)}"
 
     @property
+    def proof(self) -> Proof:
+        """What this process shows to renew the lease."""
+        return Proof((self.schedule_id, self.plan_time), self.attempt, self.token)
+
+    @property
     def lapses_at(self) -> float:
         """When the lease ends by this process's own clock, unless it is renewed."""
         return self.renewed_at + self.spec.stale_timeout_seconds
+
+    @property
+    def stops_at(self) -> float:
+        """When what runs is stopped by this process's own clock, unless the lease is renewed."""
+        return stop_at(self.renewed_at, self.spec.stale_timeout_seconds)
 
     def lose(self) -> None:
         """Take the news that the lease is somebody else's: what runs is cancelled."""

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from noetl.leases.kinds import SLOT
 from noetl.model.ids import Id64
 from noetl.model.stream import Scope
 from noetl.schedule.planning import SlotFacts
@@ -25,11 +26,11 @@ c.allow_stale_reentry, c.next_plan, c.version, c.removed_at
 SCHEDULE_COLUMNS: Final = f"""
 {DUE_COLUMNS}, c.scope_kind, c.scope_id, c.paused, c.next_due, c.last_plan, c.skipped, c.created_at, c.changed_at
 """
-SLOT_COLUMNS: Final = """
+SLOT_COLUMNS: Final = f"""
 s.schedule_id::text AS schedule_id, s.plan_time, s.status, s.attempt, s.max_attempts, s.manual, s.run_id,
 s.next_retry_at, s.runner, s.lease_until, s.last_heartbeat, s.started_at, s.finished_at, s.duration_ms, s.rows_affected,
 s.result::text AS result, s.error_code, s.error, s.skipped_reason,
-s.status = 'RUNNING' AND s.lease_until <= now() AS stale
+{SLOT.expired("s", now="now()")} AS stale
 """
 
 

@@ -158,7 +158,8 @@ class RunningSlots:
             now = time.monotonic()
             due: dict[Any, list[Held]] = {}
             for held in self._held:
-                if not (held.lost or held.ending) and now >= held.renewed_at + held.spec.heartbeat_seconds:
+                beats_at = min(held.renewed_at + held.spec.heartbeat_seconds, held.stops_at)
+                if not (held.lost or held.ending) and now >= beats_at:
                     due.setdefault(held.scope, []).append(held)
             for group in due.values():
                 await self._renew(group)
@@ -170,7 +171,7 @@ class RunningSlots:
         except NoetlError as problem:
             _log.warning("leases on slots could not be renewed: %s", problem.message)
             self._meter.slots_beaten(kind, "unreachable", len(group))
-            lost = [held for held in group if time.monotonic() > held.lapses_at]
+            lost = [held for held in group if time.monotonic() >= held.stops_at]
         else:
             self._meter.slots_beaten(kind, "renewed", len(group) - len(lost))
         for held in lost:

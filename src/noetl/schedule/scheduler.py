@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from noetl.dispatch.signal import Signal
 from noetl.errors import Conflict, NoetlError, Unavailable
+from noetl.leases.kinds import SLOT
+from noetl.leases.statements import next_end
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.stream import Scope
@@ -42,7 +44,7 @@ SELECT clock_timestamp() AS now, least(
     (SELECT s.next_retry_at FROM noetl.cron_slot AS s
         JOIN noetl.schedule AS c USING (tenant_id, organization_id, schedule_id)
      WHERE s.next_retry_at IS NOT NULL AND NOT c.paused AND {MINE} ORDER BY s.next_retry_at LIMIT 1),
-    (SELECT s.lease_until FROM noetl.cron_slot AS s WHERE s.status = 'RUNNING' ORDER BY s.lease_until LIMIT 1)) AS next
+    ({next_end(SLOT, "s")})) AS next
 """  # noqa: S608
 
 

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from noetl.faults import reach
+from noetl.leases import statements
+from noetl.leases.kinds import SLOT
 from noetl.ledger.database import Database
 from noetl.model.event import time_text
 from noetl.schedule import planning
@@ -17,16 +19,17 @@ from noetl.schedule.held import Held
 from noetl.schedule.meter import Meter
 from noetl.schedule.rows import DUE_COLUMNS, DueRow, as_due
 
-_OPEN: Final = f"""
-SELECT {DUE_COLUMNS}, s.plan_time, s.status, s.attempt AS slot_attempt, s.max_attempts AS slot_max_attempts,
+_SCHEDULE: Final = "JOIN noetl.schedule AS c USING (tenant_id, organization_id, schedule_id)"
+_COLUMNS: Final = f"""
+{DUE_COLUMNS}, s.plan_time, s.status, s.attempt AS slot_attempt, s.max_attempts AS slot_max_attempts,
        s.next_retry_at, s.lease_until, s.runner
-FROM noetl.cron_slot AS s JOIN noetl.schedule AS c USING (tenant_id, organization_id, schedule_id)
-"""  # noqa: S608
-_RETRIES: Final = f"""
-{_OPEN} WHERE s.next_retry_at <= $3 AND NOT c.paused AND (c.removed_at IS NOT NULL OR {MINE})
-ORDER BY s.next_retry_at LIMIT $4
 """
-_STALE: Final = f"{_OPEN} WHERE s.status = 'RUNNING' AND s.lease_until <= $1 ORDER BY s.lease_until LIMIT $2"
+_RETRIES: Final = f"""
+SELECT {_COLUMNS} FROM noetl.cron_slot AS s {_SCHEDULE}
+WHERE {SLOT.free("s", now="$3")} AND NOT c.paused AND (c.removed_at IS NOT NULL OR {MINE})
+ORDER BY {SLOT.first("s")} LIMIT $4
+"""  # noqa: S608
+_STALE: Final = statements.expired(SLOT, _COLUMNS, "s", _SCHEDULE, now="$1", limit="$2")
 
 
 class TakingBack:

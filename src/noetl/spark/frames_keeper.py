@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from noetl.dispatch.grants import LeaseRef
-from noetl.execute.keeper import Keeper, Renewing
+from noetl.leases.heartbeats import Heartbeats, Renewing
 
 Beats = Callable[[], AbstractAsyncContextManager[Renewing[LeaseRef]]]
 """Connects whoever renews leases; called in the thread."""
@@ -26,7 +26,7 @@ class KeeperThread:
         self._thread = threading.Thread(target=self._run, name="noetl-heartbeat", daemon=True)
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
-        self._keeper: Keeper[LeaseRef] = Keeper(self, every_seconds=every_seconds, clock=time.monotonic)
+        self._keeper: Heartbeats[LeaseRef] = Heartbeats(self, every_seconds=every_seconds, clock=time.monotonic)
         self._renewing: Renewing[LeaseRef] | None = None
         self._home: asyncio.AbstractEventLoop | None = None
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from noetl.dispatch.grants import CommandGrant, LeaseRef
     from noetl.dispatch.port import Dispatch
-    from noetl.execute.keeper import Renewing
     from noetl.execute.services import Services
+    from noetl.leases.heartbeats import Renewing
     from noetl.model.payload_ref import PayloadRef
 
 

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 import msgspec
 import orjson
 
+from noetl.leases.shards import holders
 from noetl.ledger.database import Database
-from noetl.ledger.shard_leases import holders
 
 Verdict = Literal["proven", "diverges", "unproven"]
 

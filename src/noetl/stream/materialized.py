@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from noetl.errors import NoetlError, NotFound
+from noetl.leases.shards import holders
 from noetl.ledger.database import Database
-from noetl.ledger.shard_leases import holders
 from noetl.model.shard import SHARD_COUNT
 from noetl.stream.port import EventStream, StreamState
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
-from uuid import UUID
 
 import asyncpg
 import orjson
@@ -16,6 +15,7 @@ import orjson
 from noetl.errors import LeaseLost
 from noetl.faults import reach
 from noetl.ledger.database import Database, translated
+from noetl.model.lease import Proof
 from noetl.stream.following import ShardFollowing
 from noetl.stream.port import Delivery, EventStream
 from noetl.stream.written import WrittenPlaces
@@ -30,22 +30,22 @@ class NotHeldError(asyncpg.PostgresError):
 
 
 class Materializer:
-    """Writes the shards it holds; `token` says with what it holds them."""
+    """Writes the shards it holds; `proof` says under which leases."""
 
     def __init__(
         self,
         database: Database,
         stream: EventStream,
-        token: Callable[[int], UUID | None],
+        proof: Callable[[int], Proof | None],
         written: Callable[[set[int]], None] = lambda shards: None,
         count: Callable[[int], None] = lambda events: None,
     ) -> None:
         self._database = database
         self._stream = stream
-        self._token = token
+        self._token = proof
         self._written = written
         self._count = count
-        self._places = WrittenPlaces(database, stream, token)
+        self._places = WrittenPlaces(database, stream, proof)
         self._following = ShardFollowing(stream, "materializer", self._materialize, self._places)
 
     def hold(self, shards: frozenset[int]) -> None:
@@ -57,13 +57,13 @@ class Materializer:
         await self._following.stop()
 
     async def _materialize(self, shard: int, created: str, deliveries: Sequence[Delivery]) -> None:
-        token = self._token(shard)
-        if token is None:
+        proof = self._token(shard)
+        if proof is None:
             raise LeaseLost(f"shard {shard} is not held here")
         rows = b"[" + b",".join(one.message.body for one in deliveries if one.message.body) + b"]"
         last = deliveries[-1]
         arguments = (
-            self._stream.name, created, shard, last.sequence, last.message.message_id, token, rows.decode(),
+            self._stream.name, created, shard, last.sequence, last.message.message_id, proof.token, rows.decode(),
         )  # fmt: skip
         reach("materialize.before_write")
         try:

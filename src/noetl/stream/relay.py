@@ -15,9 +15,9 @@ from typing import Final
 import asyncpg
 
 from noetl.errors import NoetlError
+from noetl.leases.shards import ShardLeases
 from noetl.ledger.database import Database
 from noetl.ledger.notifier import CHANNEL, Listener
-from noetl.ledger.shard_leases import ShardLeases
 from noetl.stream.port import EventStream
 from noetl.stream.relay_filling import BATCH_EVENTS, Filling, RelayMeter
 from noetl.stream.waiting import WaitingEvents
@@ -100,7 +100,7 @@ class Relay:
 
     async def _publish_waiting(self) -> None:
         if self._waiting is not None:
-            held = {shard: token for shard in self._leases.held if (token := self._leases.token(shard)) is not None}
+            held = {shard: proof for shard in self._leases.held if (proof := self._leases.proof(shard)) is not None}
             await self._waiting.publish(held)
 
     def _nudge(self) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from uuid import UUID
 
 import msgspec
 
+from noetl.leases.shards import fenced_of
 from noetl.ledger.database import Database
-from noetl.ledger.shard_leases import fenced_of
+from noetl.model.lease import Proof
 
 _HEADS = "SELECT shard, position FROM noetl.shard"
 _CURSORS = "SELECT shard, position, stream_created, stream_sequence FROM noetl.relay_cursor WHERE stream_name = $1"
@@ -55,11 +55,11 @@ class Cursors:
         return found
 
     async def move(
-        self, positions: Mapping[int, int], created: str, sequence: int, tokens: Mapping[int, UUID]
+        self, positions: Mapping[int, int], created: str, sequence: int, proofs: Mapping[int, Proof]
     ) -> frozenset[int]:
-        """Move the cursors of those shards that the tokens hold, and return which these are."""
+        """Move the cursors of those shards that the proofs hold, and return which these are."""
         async with self._database.transaction(None, "relay") as connection:
-            held = await fenced_of(connection, "relay", tokens)
+            held = await fenced_of(connection, proofs)
             moved = {shard: position for shard, position in positions.items() if shard in held}
             await connection.execute(_MOVE, self._stream, created, sequence, list(moved), list(moved.values()))
         return frozenset(moved)

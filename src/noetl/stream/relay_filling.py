@@ -10,12 +10,12 @@ import logging
 import time
 from collections.abc import Mapping
 from typing import Final, Protocol
-from uuid import UUID
 
 from noetl.errors import NotFound
 from noetl.faults import reach
+from noetl.leases.shards import ShardLeases
 from noetl.ledger.database import Database
-from noetl.ledger.shard_leases import ShardLeases
+from noetl.model.lease import Proof
 from noetl.stream.port import EventStream, Message, StreamState
 from noetl.stream.relay_cursors import Cursor, Cursors
 from noetl.stream.relay_reading import Page, read_page
@@ -63,7 +63,7 @@ class Filling:
         self._meter = meter
         self._batch_events = batch_events
         self._cursors = Cursors(database, stream.name)
-        self._tokens: dict[int, UUID] = {}
+        self._proofs: dict[int, Proof] = {}
         """The lease under which the cursor of each shard was read."""
         self._at: dict[int, int] = {}
         """Where the cursor of each shard stands."""
@@ -101,7 +101,7 @@ class Filling:
             state = await self._make_anew(state.last_sequence)
         if state.created != self._created:
             self._created, self._last_sequence = state.created, 0
-            self._tokens.clear()
+            self._proofs.clear()
             self._at.clear()
         self._last_sequence = max(self._last_sequence, state.last_sequence)
 
@@ -116,11 +116,11 @@ class Filling:
 
     async def _take_up(self) -> None:
         """Find out where to go on in shards that were taken since the last time, and forget those that were lost."""
-        tokens = {shard: token for shard in self._leases.held if (token := self._leases.token(shard)) is not None}
-        kept = {shard for shard, token in self._tokens.items() if tokens.get(shard) == token}
-        self._tokens = {shard: self._tokens[shard] for shard in kept}
+        proofs = {shard: proof for shard in self._leases.held if (proof := self._leases.proof(shard)) is not None}
+        kept = {shard for shard, proof in self._proofs.items() if proofs.get(shard) == proof}
+        self._proofs = {shard: self._proofs[shard] for shard in kept}
         self._at = {shard: self._at[shard] for shard in kept}
-        new = sorted(tokens.keys() - kept)
+        new = sorted(proofs.keys() - kept)
         if not new:
             return
         cursors = await self._cursors.all()
@@ -136,7 +136,7 @@ class Filling:
                 again.append(shard)
             if position == 0 and (first := await self._cursors.first(shard)) is not None and first > 1:
                 _log.info("shard %d begins at position %d: what was before it is no longer in the ledger", shard, first)
-            self._tokens[shard], self._at[shard] = tokens[shard], position
+            self._proofs[shard], self._at[shard] = proofs[shard], position
         if again:
             _log.warning("the stream %s was made anew: shards %s are published again from the ledger's first event on",
                          self._stream.name, again)  # fmt: skip
@@ -152,20 +152,20 @@ class Filling:
         """Publish a page, then move the cursors: of those shards only that it continues and that are still held."""
         shards = {
             shard for shard, position in page.behind.items()
-            if self._at.get(shard) == position and self._leases.token(shard) == self._tokens[shard]
+            if self._at.get(shard) == position and self._leases.proof(shard) == self._proofs[shard]
         }  # fmt: skip
         messages = [message for message in page.messages if message.shard in shards]
         reach("relay.before_publish")
         if not await self._publish(messages):
             return
         reach("relay.after_publish")
-        tokens = {shard: self._tokens[shard] for shard in shards}
+        proofs = {shard: self._proofs[shard] for shard in shards}
         positions = {shard: page.reached[shard] for shard in shards}
-        moved = await self._cursors.move(positions, self._created, self._last_sequence, tokens)
+        moved = await self._cursors.move(positions, self._created, self._last_sequence, proofs)
         reach("relay.after_cursor")
         self._at |= {shard: page.reached[shard] for shard in moved}
         for lost in shards - moved:
-            del self._at[lost], self._tokens[lost]
+            del self._at[lost], self._proofs[lost]
         if self._meter is not None:
             self._meter.relayed(len(messages), {shard: self._heads[shard] - at for shard, at in self._at.items()})
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Set
 
 import msgspec
 
+from noetl.leases.shards import holders
 from noetl.ledger.database import Database
-from noetl.ledger.shard_leases import holders
 from noetl.stream.port import DurableLag
 from noetl.stream.relay_cursors import Cursor, Cursors
 

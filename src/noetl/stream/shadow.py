@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
-from uuid import UUID
 
 import orjson
 
 from noetl.errors import LeaseLost
+from noetl.leases.shards import fenced
 from noetl.ledger.database import Connection, Database
 from noetl.ledger.normalizer import normalize
-from noetl.ledger.shard_leases import fenced
 from noetl.model.envelope.columns import ROW_NAMES
 from noetl.model.event import Event
+from noetl.model.lease import Proof
 from noetl.stream.divergence import begin_comparing
 from noetl.stream.encoding import decode
 from noetl.stream.following import ShardFollowing
@@ -41,9 +41,9 @@ WHERE shard = $1
 class Shadow:
     """Compares the shards it holds."""
 
-    def __init__(self, database: Database, stream: EventStream, token: Callable[[int], UUID | None]) -> None:
+    def __init__(self, database: Database, stream: EventStream, proof: Callable[[int], Proof | None]) -> None:
         self._database = database
-        self._token = token
+        self._proof = proof
         self._following = ShardFollowing(stream, "shadow", self._compare)
 
     async def begin(self) -> None:
@@ -60,9 +60,9 @@ class Shadow:
 
     async def _compare(self, shard: int, _created: str, deliveries: Sequence[Delivery]) -> None:
         events = [decode(one.message.body) for one in deliveries]
-        token = self._token(shard)
+        proof = self._proof(shard)
         async with self._database.transaction(None, "materializer") as connection:
-            if token is None or not await fenced(connection, "shadow", shard, token):
+            if proof is None or not await fenced(connection, proof):
                 raise LeaseLost(f"shard {shard} is compared by another process now")
             known = await connection.fetchrow(_KNOWN, shard)
             assert known is not None

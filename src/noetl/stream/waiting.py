@@ -9,11 +9,11 @@ import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Final
-from uuid import UUID
 
 from noetl.faults import reach
+from noetl.leases.shards import fenced_of
 from noetl.ledger.database import Database
-from noetl.ledger.shard_leases import fenced_of
+from noetl.model.lease import Proof
 from noetl.stream.encoding import message_id
 from noetl.stream.port import EventStream, Message, Place
 from noetl.stream.relay_filling import RelayMeter
@@ -54,7 +54,7 @@ class WaitingEvents:
         self._stream = stream
         self._meter = meter
         self._created: str | None = None
-        self._tokens: dict[int, UUID] = {}
+        self._proofs: dict[int, Proof] = {}
         self._at: dict[int, int] = {}
         self._last: tuple[Place, str] | None = None
         """Place and id of the message that was published last."""
@@ -68,20 +68,20 @@ class WaitingEvents:
             self._last, self._at = None, dict.fromkeys(self._at, 0)
             return
         async with self._database.transaction(None, "relay") as connection:
-            rows = await connection.fetch(_OVERDUE, list(self._tokens), OVERDUE_SECONDS)
+            rows = await connection.fetch(_OVERDUE, list(self._proofs), OVERDUE_SECONDS)
         for row in rows:
             self._at[row["shard"]] = 0
 
-    async def publish(self, tokens: Mapping[int, UUID]) -> int:
-        """Publish what waits in the shards that are held with these tokens, and return how many events that was."""
+    async def publish(self, proofs: Mapping[int, Proof]) -> int:
+        """Publish what waits in the shards that are held with these proofs, and return how many events that was."""
         if self._created is None:
             # Where no event ever waits, there need not be a stream for them.
-            if not await self._anything(tokens):
+            if not await self._anything(proofs):
                 return 0
             await self._see()
-        await self._take_up(tokens)
+        await self._take_up(proofs)
         published = 0
-        while self._tokens:
+        while self._proofs:
             async with self._database.transaction(None, "relay") as connection:
                 rows = await connection.fetch(_WAITING, list(self._at), list(self._at.values()), BATCH_EVENTS)
             if not rows:
@@ -106,9 +106,9 @@ class WaitingEvents:
         place, own = self._last
         return (await self._stream.ids_at([place])).get(place) == own
 
-    async def _anything(self, tokens: Mapping[int, UUID]) -> bool:
+    async def _anything(self, proofs: Mapping[int, Proof]) -> bool:
         async with self._database.transaction(None, "relay") as connection:
-            return bool(await connection.fetchval(_ANY, list(tokens)))
+            return bool(await connection.fetchval(_ANY, list(proofs)))
 
     async def _see(self) -> None:
         created = (await self._stream.open()).created
@@ -116,29 +116,29 @@ class WaitingEvents:
             if self._created is not None:
                 _log.warning("the stream %s was made anew: what still waits is published again", self._stream.name)
             self._created, self._last = created, None
-            self._tokens.clear()
+            self._proofs.clear()
 
-    async def _take_up(self, tokens: Mapping[int, UUID]) -> None:
+    async def _take_up(self, proofs: Mapping[int, Proof]) -> None:
         """Go on where the cursors stand in shards that were taken since the last time; forget those that were lost."""
-        if tokens == self._tokens:
+        if proofs == self._proofs:
             return
         async with self._database.transaction(None, "relay") as connection:
             rows = await connection.fetch(_CURSORS, self._stream.name, self._created)
         known = {row["shard"]: row["position"] for row in rows}
         self._at = {
-            shard: self._at[shard] if self._tokens.get(shard) == token else known.get(shard, 0)
-            for shard, token in tokens.items()
+            shard: self._at[shard] if self._proofs.get(shard) == proof else known.get(shard, 0)
+            for shard, proof in proofs.items()
         }
-        self._tokens = dict(tokens)
+        self._proofs = dict(proofs)
 
     async def _move(self, reached: dict[int, int]) -> None:
         async with self._database.transaction(None, "relay") as connection:
-            held = await fenced_of(connection, "relay", {shard: self._tokens[shard] for shard in reached})
+            held = await fenced_of(connection, {shard: self._proofs[shard] for shard in reached})
             moved = {shard: reached[shard] for shard in sorted(held)}
             await connection.execute(_MOVE, self._stream.name, self._created, list(moved), list(moved.values()))
         self._at |= moved
         for lost in reached.keys() - held:
-            del self._at[lost], self._tokens[lost]
+            del self._at[lost], self._proofs[lost]
 
 
 def _message(row: Any) -> Message:

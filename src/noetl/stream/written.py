@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from uuid import UUID
 
 import msgspec
 
 from noetl.errors import LeaseLost
+from noetl.leases.shards import fenced
 from noetl.ledger.database import Database
-from noetl.ledger.shard_leases import fenced
+from noetl.model.lease import Proof
 from noetl.stream.port import Delivery, EventStream, Place
 
 _log = logging.getLogger(__name__)
@@ -41,10 +41,10 @@ async def written_places(database: Database, name: str) -> dict[int, Written]:
 class WrittenPlaces:
     """What a materializer knows of the shards that it writes."""
 
-    def __init__(self, database: Database, stream: EventStream, token: Callable[[int], UUID | None]) -> None:
+    def __init__(self, database: Database, stream: EventStream, proof: Callable[[int], Proof | None]) -> None:
         self._database = database
         self._stream = stream
-        self._token = token
+        self._proof = proof
         self._last: dict[int, Written] = {}
 
     async def begin(self, shard: int, created: str, durable: str) -> None:
@@ -81,8 +81,8 @@ class WrittenPlaces:
             self._last[shard] = Written(created, delivery.sequence, delivery.message.message_id)
 
     async def _forget(self, shard: int) -> None:
-        token = self._token(shard)
+        proof = self._proof(shard)
         async with self._database.transaction(None, "materializer") as connection:
-            if token is None or not await fenced(connection, "materializer", shard, token):
+            if proof is None or not await fenced(connection, proof):
                 raise LeaseLost(f"shard {shard} is not held here")
             await connection.execute(_ANEW, self._stream.name, shard)

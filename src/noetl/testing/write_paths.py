@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
+from noetl.leases.shards import ShardLeases
 from noetl.ledger.database import Database
 from noetl.ledger.notifier import Notifier, listening
 from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.shard_leases import ShardLeases
 from noetl.ledger.write_path_change import WritePathChange
 from noetl.model.shard import SHARD_COUNT
 from noetl.stream.divergence import divergence, verdict
@@ -34,7 +34,7 @@ async def write_path_stream(
     await stream.open()
     notifier = Notifier(database)
     materializing = ShardLeases(database, "materializer", "tests")
-    materializer = Materializer(database, stream, materializing.token, notifier.touch)
+    materializer = Materializer(database, stream, materializing.proof, notifier.touch)
     relay = Relay(
         database,
         MemoryStream(EVENTS) if mirror is None else mirror,
@@ -75,7 +75,7 @@ async def write_path_shadow(database: Database, mirror: EventStream) -> AsyncIte
 async def comparing(database: Database, mirror: EventStream) -> AsyncIterator[None]:
     """Compare what comes through a stream for the time of the block."""
     leases = ShardLeases(database, "shadow", "tests")
-    shadow = Shadow(database, mirror, leases.token)
+    shadow = Shadow(database, mirror, leases.proof)
     await shadow.begin()
     await leases.start(shadow.hold)
     try:

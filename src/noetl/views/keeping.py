@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from datetime import UTC, datetime
 from typing import Final
 
 from noetl.dispatch.repeating import Repeating
 from noetl.dispatch.tasks.backoff import Backoff
 from noetl.errors import Conflict, LeaseLost, NoetlError, Unavailable
-from noetl.execute.keeper import Keeper
+from noetl.leases.heartbeats import Heartbeats
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
 from noetl.views.barriers import Barrier
@@ -49,7 +48,7 @@ class Keeping:
         self._names = names
         self._backoff = backoff
         self._runs: dict[asyncio.Task[None], ViewRun] = {}
-        self._beats: Keeper[ViewLease] = Keeper(
+        self._beats: Heartbeats[ViewLease] = Heartbeats(
             around.versions, every_seconds=lease_seconds / 3, clock=asyncio.get_running_loop().time
         )
         self._repeating = Repeating("the keeper of views", self._look, every_seconds=every_seconds)
@@ -91,11 +90,7 @@ class Keeping:
         """Take a version as it is now; whatever ran it before must have let it go."""
         found = {one.version_id: one for one in await self._around.versions.of(scope, version.view)}
         now = found.get(version.version_id)
-        if (
-            now is not None
-            and now.ended_at is None
-            and (now.lease_until is None or now.lease_until < datetime.now(UTC))
-        ):
+        if now is not None and now.ended_at is None and not now.is_held:
             lease = await self._around.versions.claim(scope, now, self._worker, self._lease_seconds)
             if lease is not None:
                 return lease
@@ -137,20 +132,10 @@ class Keeping:
     ) -> Barrier | None:
         """Work while the lease is kept, and record how it ended."""
         run = run or ViewRun(self._around, version, lease)
-        working = asyncio.ensure_future(work(run))
-
-        is_lost = asyncio.Event()
-
-        def lost() -> None:
-            is_lost.set()
-            working.cancel()
-
-        self._beats.hold(lease, lease.seconds, lost)
+        lost = f"view {lease.view} is no longer run by this process"
         try:
-            barrier = await working
-        except asyncio.CancelledError:
-            if is_lost.is_set():
-                raise LeaseLost(f"view {lease.view} is no longer run by this process") from None
+            barrier = await self._beats.keeping(lease, lease.seconds, work(run), lost)
+        except LeaseLost:
             raise
         except NoetlError as problem:
             await self._ended(lease, problem.message)
@@ -158,8 +143,6 @@ class Keeping:
         except Exception as problem:
             await self._ended(lease, f"{type(problem).__name__}: {problem}")
             raise
-        finally:
-            self._beats.release(lease)
         await self._ended(lease, None)
         return barrier
 

@@ -15,11 +15,14 @@ import orjson
 
 from noetl.dispatch.drafts import Drafting, new_lease
 from noetl.errors import Conflict, LeaseLost, NotFound
+from noetl.leases import operations, statements
+from noetl.leases.kinds import VIEW
 from noetl.ledger.database import Connection, Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.catalogue.views import VIEW_STREAM
 from noetl.model.ids import organization_root_id
+from noetl.model.lease import Proof
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
@@ -30,34 +33,20 @@ CODE_TYPE: Final = "application/vnd.noetl.view+zip"
 OPEN: Final = ("building", "current")
 _TRIES: Final = 20
 _ERROR_CHARACTERS: Final = 1_000
-_FIELDS: Final = """
+_VERSION: Final = "(SELECT s.version FROM noetl.stream AS s WHERE s.stream_id = 'view/' || v.view) AS version"
+_FIELDS: Final = f"""
 v.version_id::text AS version_id, v.view, v.build, v.digest, v.code_digest, v.document, v.bundle_ref, v.sink,
-v.target_mark, v.status, v.attempt, v.worker, v.lease_token::text AS lease_token, v.lease_until, v.available_at, v.error,
-v.deployed_by, v.deployed_at, v.activated_at, v.ended_at,
-(SELECT s.version FROM noetl.stream AS s WHERE s.stream_id = 'view/' || v.view) AS version
+v.target_mark, v.status, v.attempt, v.worker, v.lease_token::text AS lease_token,
+NOT {VIEW.unheld("v")} AS is_held, v.available_at, v.error, v.deployed_by, v.deployed_at, v.activated_at, v.ended_at,
+{_VERSION}
 """
 _ALL: Final = f"SELECT {_FIELDS} FROM noetl.view_version AS v ORDER BY v.view, v.deployed_at, v.build"  # noqa: S608
 _OF: Final = f"SELECT {_FIELDS} FROM noetl.view_version AS v WHERE v.view = $1 ORDER BY v.deployed_at, v.build"  # noqa: S608
 _DUE: Final = f"""
-SELECT {_FIELDS} FROM noetl.view_version AS v
-WHERE v.status IN ('building', 'current') AND v.available_at <= clock_timestamp()
-  AND (v.lease_until IS NULL OR v.lease_until <= clock_timestamp()) ORDER BY v.available_at
+SELECT {_FIELDS} FROM noetl.view_version AS v WHERE {VIEW.free("v")} ORDER BY {VIEW.first("v")}
 """  # noqa: S608
-_SCOPES: Final = """
-SELECT DISTINCT tenant_id, organization_id FROM noetl.view_version
-WHERE status IN ('building', 'current') AND available_at <= clock_timestamp()
-  AND (lease_until IS NULL OR lease_until <= clock_timestamp()) ORDER BY 1, 2
-"""
-_BEAT: Final = """
-UPDATE noetl.view_version AS v
-SET lease_until = clock_timestamp() + make_interval(secs => b.seconds), last_heartbeat = clock_timestamp()
-FROM unnest($1::uuid[], $2::uuid[], $3::double precision[]) AS b (version_id, token, seconds)
-WHERE v.version_id = b.version_id AND v.lease_token = b.token RETURNING v.version_id::text
-"""
-_FENCE: Final = """
-SELECT true FROM noetl.view_version
-WHERE version_id = $1 AND attempt = $2 AND lease_token = $3 AND status IN ('building', 'current') FOR SHARE
-"""
+_SCOPES: Final = statements.scopes(VIEW)
+_STANDING: Final = statements.standing(VIEW, _VERSION, "v")
 
 Status = Literal["building", "current", "superseded", "dropped"]
 
@@ -78,7 +67,8 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     worker: str | None
     lease_token: str | None
-    lease_until: datetime | None
+    is_held: bool
+    """Whether somebody runs it under a lease that lasts."""
     available_at: datetime | None
     error: str | None
     deployed_by: str
@@ -98,6 +88,11 @@ class ViewLease(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     token: str
     seconds: float
+
+    @property
+    def proof(self) -> Proof:
+        """What the process shows with all it does for the version."""
+        return Proof((self.version_id,), self.attempt, self.token)
 
 
 class Versions:
@@ -181,7 +176,7 @@ class Versions:
     async def scopes(self) -> list[Scope]:
         """Return the organizations that have views nobody runs."""
         async with self._database.transaction(None, "reaper") as connection:
-            return [Scope(row[0], row[1]) for row in await connection.fetch(_SCOPES)]
+            return [Scope(*row) for row in sorted(tuple(row) for row in await connection.fetch(_SCOPES))]
 
     async def due(self, scope: Scope) -> list[Version]:
         """Return the versions that nobody runs and that may be run now."""
@@ -203,13 +198,13 @@ class Versions:
 
     async def heartbeat(self, leases: Sequence[ViewLease]) -> list[ViewLease]:
         """Make leases last longer and return those that are lost."""
-        kept: set[str] = set()
+        kept: set[Proof] = set()
         for scope in {lease.scope for lease in leases}:
             own = [lease for lease in leases if lease.scope == scope]
-            columns = ([one.version_id for one in own], [one.token for one in own], [one.seconds for one in own])
             async with self._database.transaction(scope) as connection:
-                kept |= {row[0] for row in await connection.fetch(_BEAT, *columns)}
-        return [lease for lease in leases if lease.version_id not in kept]
+                seconds = [lease.seconds for lease in own]
+                kept |= (await operations.renew(connection, VIEW, [lease.proof for lease in own], seconds)).keys()
+        return [lease for lease in leases if lease.proof not in kept]
 
     async def end(self, lease: ViewLease, error: str | None = None, delay_seconds: float = 0.0) -> None:
         """Record the end of a run, and why if it came to nothing; `LeaseLost` if somebody else has the view by now."""
@@ -226,12 +221,12 @@ class Versions:
 
     async def _held(self, lease: ViewLease, kind: str, meta: dict[str, Any], **fields: Any) -> None:
         for _ in range(_TRIES):
-            found = {one.version_id: one for one in await self.of(lease.scope, lease.view)}
-            own = found.get(lease.version_id)
-            if own is None or own.lease_token != lease.token:
+            async with self._database.transaction(lease.scope) as connection:
+                own = await connection.fetchrow(_STANDING, lease.version_id, lease.attempt, lease.token)
+            if own is None:
                 raise LeaseLost(f"view {lease.view} is no longer run by this process")
             try:
-                await self._say(lease.scope, lease.view, own.version, kind, meta, **fields)
+                await self._say(lease.scope, lease.view, own["version"], kind, meta, **fields)
                 return
             except Conflict:
                 continue
@@ -248,8 +243,7 @@ class Versions:
 
 async def hold(connection: Connection, lease: ViewLease | None, view: str) -> None:
     """Let nobody else take a version before the transaction ends; `LeaseLost` if somebody has."""
-    held = lease and await connection.fetchval(_FENCE, lease.version_id, lease.attempt, lease.token)
-    if not held:
+    if lease is None or not await operations.hold(connection, VIEW, [lease.proof]):
         raise LeaseLost(f"view {view} is no longer run by this process")
 
 

@@ -136,7 +136,7 @@ async def test_a_heartbeat_that_finds_a_frame_ended_does_not_stop_what_follows(
 
     async def committed_during_a_beat(*args: Any, **options: Any) -> Any:
         following = await commit(*args, **options)
-        await worker._keeper.beat()
+        await worker._heartbeats.beat()
         return following
 
     monkeypatch.setattr(LocalDispatch, "commit_frame", committed_during_a_beat)
@@ -218,7 +218,7 @@ async def test_what_a_lost_frame_has_left_to_its_end_is_left_to_its_next_owner(
         await until(has_gone_on, "a row of the second frame")
         dispatch, first = frames[0]
         await dispatch.fail_frame(first, {"message": "lost"}, max_attempts=3, worker="another")
-        await worker._keeper.beat()
+        await worker._heartbeats.beat()
     await other.close()
     state = await playbooks.finished(started.execution_id)
 

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from noetl.errors import LeaseLost
+from noetl.leases.shards import ShardLeases
 from noetl.ledger.database import Database, Role
 from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.shard_leases import ShardLeases
 from noetl.model.stream import Scope
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.holding import LeasedShards

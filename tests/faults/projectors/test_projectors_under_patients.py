@@ -23,7 +23,7 @@ from tests.faults.projectors.patients import PortionedApi, open_patient_server, 
 from tests.faults.projectors.processes import LEASE_SECONDS, PATIENCE, ProjectorProcess
 from tests.faults.projectors.test_projectors_change import all_shards, covered, shared
 
-from noetl.ledger.shard_leases import holders
+from noetl.leases.shards import holders
 from noetl.model.shard import SHARD_COUNT
 from noetl.project.folds.registry import built_in_folds
 from noetl.project.streamed import durable_of

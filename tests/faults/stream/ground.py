@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from noetl.errors import NotFound, Unavailable
+from noetl.leases.shards import ShardLeases
 from noetl.ledger.database import Database
 from noetl.ledger.notifier import listening
 from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.shard_leases import ShardLeases
 from noetl.model.event import Event
 from noetl.model.shard import SHARD_COUNT
 from noetl.stream.encoding import decode

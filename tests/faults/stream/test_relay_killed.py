@@ -13,9 +13,9 @@ import pytest
 from tests.faults.killable import Killable
 from tests.faults.stream.ground import filled, in_order, open_relay
 
+from noetl.leases.shards import holders
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.shard_leases import holders
 from noetl.runtime import migrate
 from noetl.runtime.embedded import EmbeddedServer
 from noetl.runtime.nats_server import NatsServer, running_nats

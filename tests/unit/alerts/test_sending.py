@@ -191,10 +191,10 @@ async def test_a_sender_that_lost_its_lease_changes_nothing(
     (lost,) = await own.lease(desk.scope, "first", 0.0, 10)
     (held,) = await own.lease(desk.scope, "second", 60.0, 10)
     assert (lost.attempt, held.attempt) == (1, 2)
-    assert not await own.beat(desk.scope, lost)
+    assert await own.heartbeat([lost.sending(desk.scope)]) == [lost.sending(desk.scope)]
     with pytest.raises(LeaseLost):
         await own.delivered(desk.scope, lost)
-    assert await own.beat(desk.scope, held)
+    assert await own.heartbeat([held.sending(desk.scope)]) == []
     await own.delivered(desk.scope, held)
     (row,) = await desk.deliveries()
     assert (row.status, row.attempt, row.worker) == ("Delivered", 2, "second")

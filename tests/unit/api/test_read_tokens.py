@@ -10,10 +10,10 @@ from tests.unit.api.conftest import Serve
 from tests.unit.api.serving import HOME, TWO_STEPS, Server
 
 from noetl.errors import InputError, Unavailable
+from noetl.leases.shards import ShardLeases
 from noetl.ledger.database import Database
 from noetl.ledger.notifier import Notifier
 from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.shard_leases import ShardLeases
 from noetl.ledger.transition import Append, Transition
 from noetl.ledger.write_path_change import WritePathChange
 from noetl.model.read_token import ReadToken, VersionToken, execution_token, parse_read_token
@@ -128,7 +128,7 @@ async def test_a_version_is_covered_with_all_that_was_recorded_together_with_it(
         behind = "SELECT count(*) FROM noetl.pending_event WHERE position > $1"
         assert await connection.fetchval(behind, own["position"]) > 0
     stream, leases, notifier = MemoryStream(WRITES), ShardLeases(database, "materializer", "one"), Notifier(database)
-    materializer = Materializer(database, stream, leases.token, notifier.touch)
+    materializer = Materializer(database, stream, leases.proof, notifier.touch)
     await stream.open()
     await leases.start(materializer.hold)
     await stream.publish([Message("default", token.execution_id, own["shard"], "own", own["body"].encode())])

@@ -8,13 +8,14 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from noetl.errors import Unavailable
+from noetl.leases.shards import Neighbours, ShardLeases, fair_share, fenced, holders
 from noetl.ledger.database import Connection, Database, Role
-from noetl.ledger.shard_leases import Neighbours, ShardLeases, fair_share, fenced, holders
 from noetl.model.shard import SHARD_COUNT
 from noetl.model.stream import Scope
 from noetl.runtime.hints import passing
@@ -120,7 +121,7 @@ async def test_a_lone_process_has_all_shards_when_it_has_started(crowd: Crowd) -
     leases = await crowd.join("a")
     assert leases.held == crowd.held["a"] == ALL
     await crowd.leave("a")
-    assert (leases.held, crowd.held["a"], leases.token(0)) == (frozenset(), frozenset(), None)
+    assert (leases.held, crowd.held["a"], leases.proof(0)) == (frozenset(), frozenset(), None)
 
 
 async def test_shards_go_to_whoever_comes_and_back_from_whoever_goes(crowd: Crowd, database: Database) -> None:
@@ -175,7 +176,7 @@ async def test_whoever_cannot_renew_stops_before_others_take_over(crowd: Crowd) 
     await crowd.join("a")
     lost = await crowd.join("b")
     await crowd.settled(*"ab")
-    theirs = {shard: lost.token(shard) for shard in crowd.held["b"]}
+    theirs = {shard: lost.proof(shard) for shard in crowd.held["b"]}
 
     crowd.cut_off("b")
     await crowd.settled("a")
@@ -185,7 +186,7 @@ async def test_whoever_cannot_renew_stops_before_others_take_over(crowd: Crowd) 
     crowd.members["b"][1].cut = False
     await crowd.settled(*"ab")
     assert crowd.twice == []
-    assert all(lost.token(shard) != token for shard, token in theirs.items())
+    assert all(lost.proof(shard) != proof for shard, proof in theirs.items())
 
 
 async def test_a_second_process_of_the_same_name_stands_by(crowd: Crowd, owner_url: str) -> None:
@@ -231,26 +232,26 @@ async def test_no_shard_is_held_twice_or_idle_for_long_while_processes_come_and_
 
 async def test_a_write_is_fenced_by_the_token_and_by_the_end_of_the_lease(crowd: Crowd, database: Database) -> None:
     leases = await crowd.join("a")
-    token = leases.token(3)
-    assert token is not None
-    other = leases.token(4)
+    proof = leases.proof(3)
+    assert proof is not None
+    other = leases.proof(4)
     assert other is not None
     async with database.transaction(None, "relay") as connection:
-        assert await fenced(connection, "relay", 3, token)
-        assert not await fenced(connection, "relay", 3, other)
+        assert await fenced(connection, proof)
+        assert not await fenced(connection, msgspec.structs.replace(proof, token=other.token))
     await crowd.leave("a")
     async with database.transaction(None, "relay") as connection:
-        assert not await fenced(connection, "relay", 3, token)
+        assert not await fenced(connection, proof)
 
 
 async def test_nobody_takes_a_shard_while_a_fenced_write_is_open_and_others_are_renewed(
     crowd: Crowd, database: Database
 ) -> None:
     leases = await crowd.join("a")
-    token = leases.token(3)
-    assert token is not None
+    proof = leases.proof(3)
+    assert proof is not None
     async with database.transaction(None, "relay") as connection:
-        assert await fenced(connection, "relay", 3, token)
+        assert await fenced(connection, proof)
         await crowd.leave("a")
         successor = await crowd.join("b")
         assert successor.held == ALL - {3}
@@ -259,13 +260,13 @@ async def test_nobody_takes_a_shard_while_a_fenced_write_is_open_and_others_are_
 
 async def test_renewing_does_not_wait_for_a_fenced_write(crowd: Crowd, database: Database) -> None:
     leases = await crowd.join("a")
-    token = leases.token(3)
-    assert token is not None
+    proof = leases.proof(3)
+    assert proof is not None
     async with database.transaction(None, "relay") as connection:
-        assert await fenced(connection, "relay", 3, token)
+        assert await fenced(connection, proof)
         until = await connection.fetchval("SELECT min(lease_until) FROM noetl.shard_lease WHERE role = 'relay'")
         async with asyncio.timeout(LEASE + BUSY_SECONDS):
             while await connection.fetchval("SELECT min(lease_until) <= $1 FROM noetl.shard_lease", until):
                 pass
     assert leases.held == ALL
-    assert leases.token(3) == token
+    assert leases.proof(3) == proof

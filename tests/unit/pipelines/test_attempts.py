@@ -16,7 +16,7 @@ from tests.unit.pipelines.works import lake_of
 from noetl.catalog.datasets import Datasets
 from noetl.dispatch.tasks.rows import TaskRow
 from noetl.errors import NotFound
-from noetl.execute.keeper import Keeper
+from noetl.leases.heartbeats import Heartbeats
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.task import TaskGrant, TaskLease
@@ -80,7 +80,7 @@ class Bench:
         self.files = lake_of(lake)
         runner = InProcess({"made_up": self.operator}, TableWriter(self.files))
         clock = asyncio.get_running_loop().time
-        self.keeper: Keeper[TaskLease] = Keeper(ground.tasks, every_seconds=0.02, clock=clock)
+        self.heartbeats: Heartbeats[TaskLease] = Heartbeats(ground.tasks, every_seconds=0.02, clock=clock)
         self.attempts = Attempts(
             ground.scope,
             ground.tasks,
@@ -88,10 +88,10 @@ class Bench:
             Manifests(ground.scope, ground.payloads),
             {"dispatcher": runner},
             Secrets(),
-            self.keeper,
+            self.heartbeats,
             lambda grant, status, error: self.told.append((status, error)),
         )
-        self.keeper.start()
+        self.heartbeats.start()
 
     async def granted(self) -> TaskGrant:
         """Deploy a DAG of one job and claim its task."""
@@ -127,7 +127,7 @@ async def bench(database: Database, ledger: PostgresLedger, tmp_path: Path) -> A
     ground = Ground(database, ledger, tmp_path / "dag")
     bench = Bench(ground, tmp_path / "lake")
     yield bench
-    await bench.keeper.stop()
+    await bench.heartbeats.stop()
     await ground.engine.close()
 
 
@@ -140,7 +140,7 @@ async def test_what_an_attempt_made_is_committed_with_its_log(bench: Bench) -> N
     assert await bench.ground.payloads.fetch(bench.ground.scope, task.logs_ref) == b"made up\n"
     assert bench.told == [("Running", None), ("Completed", None)]
     assert bench.operator.secrets == {"api": {"token": "api"}}
-    assert (await bench.ids(), bench.keeper.count) == ([1], 0)
+    assert (await bench.ids(), bench.heartbeats.count) == ([1], 0)
 
 
 async def test_a_lost_lease_stops_the_work_and_nothing_of_it_is_committed(bench: Bench) -> None:
@@ -207,7 +207,7 @@ async def test_a_worker_that_is_told_to_go_hands_its_tasks_back_at_once(bench: B
         await working
     (again,) = await bench.ground.claim()
     assert (again.lease.task_id, again.lease.attempt) == (grant.lease.task_id, 2)
-    assert bench.keeper.count == 0
+    assert bench.heartbeats.count == 0
 
 
 async def test_errors_are_recorded_as_what_they_are(bench: Bench) -> None:

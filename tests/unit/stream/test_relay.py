@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
+from noetl.leases.shards import ShardLeases
 from noetl.ledger.database import Database
 from noetl.ledger.notifier import listening
 from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.shard_leases import ShardLeases
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.shard import SHARD_COUNT
 from noetl.stream.encoding import decode, message_of

@@ -42,7 +42,7 @@ def version(text: str = "") -> Version:
     return Version(
         version_id="b1", view="v", build=1, digest="d", code_digest="", definition=parse_view(view).definition,
         bundle_ref=None, sink="postgres", target_mark=mark(0), status="building", attempt=0, worker=None,
-        lease_token=None, lease_until=None, available_at=None, error=None, deployed_by="", deployed_at=NOW,
+        lease_token=None, is_held=False, available_at=None, error=None, deployed_by="", deployed_at=NOW,
         activated_at=None, ended_at=None, version=1,
     )  # fmt: skip
 

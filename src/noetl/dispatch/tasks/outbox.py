@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -18,11 +17,15 @@ import orjson
 
 from noetl.dispatch.repeating import Repeating
 from noetl.dispatch.signal import Signal
-from noetl.dispatch.tasks.backoff import OUTBOX, Backoff
+from noetl.dispatch.tasks.backoff import OUTBOX as REDELIVERY
+from noetl.dispatch.tasks.backoff import Backoff
 from noetl.errors import NotFound
 from noetl.faults import reach
+from noetl.leases import operations, statements
+from noetl.leases.kinds import OUTBOX
 from noetl.ledger.database import Database
 from noetl.model.ids import Id64
+from noetl.model.lease import Proof
 from noetl.model.stream import Scope
 
 _log = logging.getLogger(__name__)
@@ -32,38 +35,18 @@ LEASE_SECONDS: Final = 60.0
 BATCH: Final = 500
 _ERROR_CHARACTERS: Final = 2_000
 
-_SCOPES: Final = """
-SELECT DISTINCT tenant_id, organization_id FROM noetl.outbox
-WHERE status = 'Pending' AND available_at <= clock_timestamp() AND (lease_until IS NULL OR lease_until <= clock_timestamp())
-"""
-_LEASE: Final = """
-WITH due AS MATERIALIZED (
-    SELECT o.outbox_id FROM noetl.outbox AS o
-    WHERE o.status = 'Pending' AND o.available_at <= clock_timestamp()
-      AND (o.lease_until IS NULL OR o.lease_until <= clock_timestamp())
-    ORDER BY o.available_at LIMIT $1 FOR UPDATE SKIP LOCKED
-)
-UPDATE noetl.outbox AS o SET lease_token = $2, lease_until = clock_timestamp() + make_interval(secs => $3),
-    attempts = o.attempts + 1
-FROM due WHERE o.outbox_id = due.outbox_id
-RETURNING o.outbox_id::text AS outbox_id, o.kind, o.payload, o.execution_id, o.attempts, o.available_at
-"""
-_DONE: Final = """
-UPDATE noetl.outbox SET status = 'Done', processed_at = clock_timestamp(), lease_token = NULL, lease_until = NULL,
-    last_error = NULL
-WHERE outbox_id = ANY ($1::uuid[]) AND lease_token = $2
-"""
-_FAILED: Final = """
-UPDATE noetl.outbox SET status = CASE WHEN $3 THEN 'Dead' ELSE 'Pending' END, last_error = $4, lease_token = NULL,
-    lease_until = CASE WHEN $3 THEN NULL ELSE clock_timestamp() + make_interval(secs => $5) END
-WHERE outbox_id = $1 AND lease_token = $2
+_SCOPES: Final = statements.scopes(OUTBOX)
+_READ: Final = ", known.kind, known.payload, known.execution_id, known.available_at"
+_MARKS: Final = (("status", "text"), ("error", "text"))
+_MARK: Final = """
+status = own.status, last_error = own.error, processed_at = CASE own.status WHEN 'Done' THEN clock_timestamp() END
 """
 _DEAD: Final = """
 SELECT outbox_id::text AS outbox_id, kind, payload, execution_id, attempts, last_error, created_at
 FROM noetl.outbox WHERE status = 'Dead' ORDER BY created_at, outbox_id LIMIT $1
 """
 _REARM: Final = """
-UPDATE noetl.outbox SET status = 'Pending', attempts = 0, lease_token = NULL, lease_until = NULL
+UPDATE noetl.outbox SET status = 'Pending', attempts = 0
 WHERE status = 'Dead' AND ($1::uuid[] IS NULL OR outbox_id = ANY ($1)) RETURNING outbox_id
 """
 
@@ -106,7 +89,7 @@ class Outbox:
         database: Database,
         deliveries: Mapping[str, Delivery],
         *,
-        backoff: Backoff = OUTBOX,
+        backoff: Backoff = REDELIVERY,
         max_attempts: int = MAX_ATTEMPTS,
         lease_seconds: float = LEASE_SECONDS,
         every_seconds: float = 1.0,
@@ -145,47 +128,52 @@ class Outbox:
 
     async def drain_scope(self, scope: Scope, limit: int = BATCH) -> int:
         """Deliver what is due in one organization."""
-        token = str(uuid.uuid4())
         async with self._database.transaction(scope) as connection:
-            found = await connection.fetch(_LEASE, limit, token, self._lease_seconds)
+            found = await operations.claim(connection, OUTBOX, self._lease_seconds, limit, returning=_READ)
         if not found:
             return 0
-        found.sort(key=lambda row: row["available_at"])
-        rows = [
-            OutboxRow(
-                outbox_id=row["outbox_id"],
-                kind=row["kind"],
-                payload=orjson.loads(row["payload"]),
-                execution_id=row["execution_id"],
-                attempts=row["attempts"],
-            )
-            for row in found
-        ]
+        found.sort(key=lambda leased: leased[1]["available_at"])
+        leases: dict[str, Proof] = {}
         by_kind: dict[str, list[OutboxRow]] = {}
-        for row in rows:
+        rows = []
+        for proof, read in found:
+            row = OutboxRow(
+                outbox_id=str(read["outbox_id"]),
+                kind=read["kind"],
+                payload=orjson.loads(read["payload"]),
+                execution_id=read["execution_id"],
+                attempts=proof.attempt,
+            )
+            leases[row.outbox_id] = proof
             by_kind.setdefault(row.kind, []).append(row)
-        await asyncio.gather(*(self._deliver(scope, kind, some, token) for kind, some in by_kind.items()))
+            rows.append(row)
+        await asyncio.gather(*(self._deliver(scope, kind, some, leases) for kind, some in by_kind.items()))
         if self.on_delivered is not None:
             self.on_delivered(scope, rows)
         return len(rows)
 
-    async def _deliver(self, scope: Scope, kind: str, rows: Sequence[OutboxRow], token: str) -> None:
+    async def _deliver(self, scope: Scope, kind: str, rows: Sequence[OutboxRow], leases: Mapping[str, Proof]) -> None:
         reach("outbox.before_deliver")
         problems = await self._problems(scope, kind, rows)
         reach("outbox.after_deliver")
+        marks = [self._mark(row, problems.get(row.outbox_id)) for row in rows]
+        waits, statuses, errors = (list(column) for column in zip(*marks, strict=True))
         async with self._database.transaction(scope) as connection:
-            well = [row.outbox_id for row in rows if row.outbox_id not in problems]
-            if well:
-                await connection.execute(_DONE, well, token)
-            for row in rows:
-                if row.outbox_id in problems:
-                    problem = problems[row.outbox_id]
-                    dead = row.attempts >= self._max_attempts
-                    told = f"{type(problem).__name__}: {problem}"[:_ERROR_CHARACTERS].replace("\x00", "")
-                    _log.warning("%s %s could not be delivered (try %d): %s", kind, row.payload, row.attempts, told)
-                    delay = self._backoff.seconds(row.attempts)
-                    await connection.execute(_FAILED, row.outbox_id, token, dead, told, delay)
+            # Also what took longer than its lease is done, unless somebody else has it by now.
+            await operations.give_back(
+                connection, OUTBOX, [leases[row.outbox_id] for row in rows], waits, _MARKS, (statuses, errors), _MARK
+            )
         reach("outbox.after_mark")
+
+    def _mark(self, row: OutboxRow, problem: Exception | None) -> tuple[float | None, str, str | None]:
+        """Return how long a row waits for its next try, its status, and what went wrong."""
+        if problem is None:
+            return None, "Done", None
+        told = f"{type(problem).__name__}: {problem}"[:_ERROR_CHARACTERS].replace("\x00", "")
+        _log.warning("%s %s could not be delivered (try %d): %s", row.kind, row.payload, row.attempts, told)
+        if row.attempts >= self._max_attempts:
+            return None, "Dead", told
+        return self._backoff.seconds(row.attempts), "Pending", told
 
     async def _problems(self, scope: Scope, kind: str, rows: Sequence[OutboxRow]) -> Mapping[str, Exception]:
         try:

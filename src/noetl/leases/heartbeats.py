@@ -1,4 +1,4 @@
-"""Keeps a worker's leases alive: beats for all of them together, and stops the work whose lease is lost.
+"""Keeps leases of a process alive: beats for all of them together, and stops the work whose lease is lost.
 
 It runs beside the work, never in it. When beats cannot get through, work is stopped by this process's own clock before
 the lease can end, so that its successor never meets it. Where it can, it looks for work that was taken away more often
@@ -13,19 +13,24 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from noetl.errors import NoetlError
+from noetl.errors import LeaseLost, NoetlError
 
 _log = logging.getLogger(__name__)
 
 Lease = TypeVar("Lease", bound=Hashable)
+Done = TypeVar("Done")
 Kept = TypeVar("Kept", bound=Hashable, contravariant=True)
 
-MARGIN = 0.8
+STOP_AFTER = 0.8
 """The part of a lease after which work stops, if no beat got through since it was renewed."""
-
 
 LOOK_SECONDS = 1.0
 """How often one looks whether longer work was taken away; shorter work is over by then, and costs no look."""
+
+
+def stop_at(renewed: float, seconds: float) -> float:
+    """Say when the holder of a lease stops its work unless it renews it, by its own clock."""
+    return renewed + seconds * STOP_AFTER
 
 
 @dataclass
@@ -38,7 +43,7 @@ class _Held:
     @property
     def deadline(self) -> float:
         """When work under it stops unless it is renewed."""
-        return self.renewed + self.seconds * MARGIN
+        return stop_at(self.renewed, self.seconds)
 
 
 class Renewing(Protocol[Lease]):
@@ -61,8 +66,8 @@ class Holding(Protocol[Kept]):
         ...
 
 
-class Keeper(Generic[Lease]):
-    """The leases of one worker."""
+class Heartbeats(Generic[Lease]):
+    """The leases of one process."""
 
     def __init__(
         self,
@@ -106,6 +111,29 @@ class Keeper(Generic[Lease]):
     def release(self, lease: Lease) -> None:
         """Keep a lease no longer."""
         self._held.pop(lease, None)
+
+    async def keeping(self, lease: Lease, seconds: float, work: Awaitable[Done], lost: str) -> Done:
+        """Do work under a lease that was granted just now; it is cancelled with the lease, and `LeaseLost` says `lost`."""
+        working = asyncio.ensure_future(work)
+        is_lost = False
+
+        def stop() -> None:
+            nonlocal is_lost
+            is_lost = True
+            working.cancel()
+
+        self.hold(lease, seconds, stop)
+        try:
+            return await working
+        except asyncio.CancelledError:
+            if is_lost:
+                raise LeaseLost(lost) from None
+            raise
+        finally:
+            self.release(lease)
+            if not working.done():
+                working.cancel()
+                await asyncio.wait([working])
 
     @property
     def count(self) -> int:

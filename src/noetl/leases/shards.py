@@ -13,13 +13,16 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Final, Literal
-from uuid import UUID
 
 import asyncpg
 import msgspec
 
 from noetl.errors import NoetlError, Unavailable
+from noetl.leases import operations
+from noetl.leases.heartbeats import stop_at
+from noetl.leases.kinds import SHARD
 from noetl.ledger.database import Connection, Database, Role
+from noetl.model.lease import Proof
 from noetl.model.shard import SHARD_COUNT
 
 _log = logging.getLogger(__name__)
@@ -29,8 +32,6 @@ _LOGINS: Final[dict[ShardRole, Role]] = {
     "relay": "relay", "projector": "projector", "materializer": "materializer", "shadow": "materializer",
 }  # fmt: skip
 
-_MARGIN: Final = 0.1
-"""Part of the lease at whose beginning a holder that could not renew stops its work."""
 _IN_A_HURRY: Final = 0.1
 """Part of the interval after which one who lacks shards, or could not ask, looks again."""
 _ANSWER_SECONDS: Final = 5.0
@@ -50,43 +51,19 @@ _LIVE = """
 SELECT holder FROM noetl.shard_holder
 WHERE role = $1 AND (holder = $3 OR heartbeat_at > clock_timestamp() - $2::interval) ORDER BY started_at, holder
 """
-_RENEW = """
-UPDATE noetl.shard_lease SET lease_until = clock_timestamp() + $3::interval, heartbeat_at = clock_timestamp()
-WHERE role = $1 AND lease_token = ANY ($2) AND lease_until > clock_timestamp() RETURNING shard, lease_token
-"""
-# Locked FOR UPDATE, which waits for those who fence, unlike renewing; what they still hold is left for the next look.
-_TAKE = """
-WITH free AS (
-    SELECT shard FROM noetl.shard_lease
-    WHERE role = $1 AND (lease_until IS NULL OR lease_until <= clock_timestamp())
-    ORDER BY shard LIMIT $4 FOR UPDATE SKIP LOCKED)
-UPDATE noetl.shard_lease AS known
-SET holder = $2, attempt = known.attempt + 1, lease_token = gen_random_uuid(),
-    lease_until = clock_timestamp() + $3::interval, heartbeat_at = clock_timestamp()
-FROM free WHERE known.role = $1 AND known.shard = free.shard RETURNING known.shard, known.lease_token
-"""
-_NEXT_END = """
-SELECT extract(epoch FROM min(lease_until) - clock_timestamp())::float8 FROM noetl.shard_lease
-WHERE role = $1 AND NOT coalesce(lease_token = ANY ($2), false)
-"""
-_GIVE_BACK = """
-UPDATE noetl.shard_lease SET holder = NULL, lease_token = NULL, lease_until = NULL
-WHERE role = $1 AND lease_token = ANY ($2)
-"""
+_NEXT_END = f"""
+SELECT extract(epoch FROM min({SHARD.until}) - clock_timestamp())::float8 FROM noetl.shard_lease
+WHERE role = $1 AND NOT coalesce({SHARD.token} = ANY ($2), false)
+"""  # noqa: S608
 _GONE = "DELETE FROM noetl.shard_holder WHERE role = $1 AND holder = $2"
-_FENCED = """
-SELECT shard FROM noetl.shard_lease JOIN unnest($2::smallint[], $3::uuid[]) AS mine (shard, lease_token)
-    USING (shard, lease_token)
-WHERE role = $1 AND lease_until > clock_timestamp() ORDER BY shard FOR KEY SHARE OF shard_lease
-"""
 _LIVING = """
 SELECT holder FROM noetl.shard_holder
 WHERE role = $1 AND heartbeat_at > clock_timestamp() - make_interval(secs => $2) ORDER BY holder
 """
-_HOLDERS = """
+_HOLDERS = f"""
 SELECT role, shard, holder, attempt, extract(epoch FROM clock_timestamp() - heartbeat_at)::float8 AS heartbeat_age_seconds
-FROM noetl.shard_lease WHERE lease_until > clock_timestamp() ORDER BY role, shard
-"""
+FROM noetl.shard_lease WHERE {SHARD.lasts()} ORDER BY role, shard
+"""  # noqa: S608
 
 
 Neighbours = Callable[[Callable[[], None]], AbstractAsyncContextManager[Callable[[], None]]]
@@ -123,7 +100,7 @@ class ShardLeases:
         self._holder = holder
         self._lease = timedelta(seconds=lease_seconds)
         self._every_seconds = every_seconds
-        self._tokens: dict[int, UUID] = {}
+        self._proofs: dict[int, Proof] = {}
         self._deadline = 0.0
         self._told: frozenset[int] = frozenset()
         self._changed: Callable[[frozenset[int]], None] = lambda _: None
@@ -132,18 +109,18 @@ class ShardLeases:
         self._tell_others: Callable[[], None] = lambda: None
         self._stopping = False
         self._sooner = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._expiry: asyncio.TimerHandle | None = None
 
     @property
     def held(self) -> frozenset[int]:
         """The shards that this process may work on now."""
         # Not the loop's time, which may stand still while this process is stopped.
-        return frozenset(self._tokens) if time.monotonic() < self._deadline else frozenset()
+        return frozenset(self._proofs) if time.monotonic() < self._deadline else frozenset()
 
-    def token(self, shard: int) -> UUID | None:
+    def proof(self, shard: int) -> Proof | None:
         """Return what fences writes for a shard, or None when it is not held."""
-        return self._tokens.get(shard) if shard in self.held else None
+        return self._proofs.get(shard) if shard in self.held else None
 
     async def start(self, changed: Callable[[frozenset[int]], None]) -> None:
         """Take what is free of a fair share and keep to it until stopped; `changed` gets the shards whenever they change.
@@ -157,24 +134,24 @@ class ShardLeases:
             self._tell_others = await self._way.enter_async_context(self._neighbours(self._sooner.set))
             # It came: whoever has more than its share now gives some of it.
             self._tell_others()
-        self._keeper = asyncio.create_task(self._keep(pause), name=f"noetl-shards-{self._role}")
+        self._looking = asyncio.create_task(self._keep(pause), name=f"noetl-shards-{self._role}")
 
     async def stop(self) -> None:
         """Give all shards back at once."""
         self._stopping = True
         self._sooner.set()
-        if self._keeper is not None:
-            await self._keeper
+        if self._looking is not None:
+            await self._looking
         if self._expiry is not None:
             self._expiry.cancel()
-        tokens, self._tokens = self._tokens, {}
+        proofs, self._proofs = self._proofs, {}
         self._tell()
         try:
             async with self._transaction() as connection:
-                await connection.execute(_GIVE_BACK, self._role, list(tokens.values()))
+                await operations.give_back(connection, SHARD, list(proofs.values()))
                 await connection.execute(_GONE, self._role, self._holder)
         except (NoetlError, asyncpg.PostgresError) as problem:
-            _log.warning("shards %s could not be given back, so others wait for them: %s", sorted(tokens), problem)
+            _log.warning("shards %s could not be given back, so others wait for them: %s", sorted(proofs), problem)
         else:
             self._tell_others()
         await self._way.aclose()
@@ -209,29 +186,34 @@ class ShardLeases:
             await connection.execute(_HERE, role, self._holder)
             await connection.execute(_FORGET, role, lease)
             live = [row["holder"] for row in await connection.fetch(_LIVE, role, lease, self._holder)]
-            mine = await connection.fetch(_RENEW, role, list(self._tokens.values()), lease)
+            held, seconds = list(self._proofs.values()), lease.total_seconds()
+            mine = list(await operations.renew(connection, SHARD, held, [seconds] * len(held)))
             share = fair_share(len(live), live.index(self._holder))
             if len(mine) < share:
-                mine += await connection.fetch(_TAKE, role, self._holder, lease, share - len(mine))
-            tokens = {row["shard"]: row["lease_token"] for row in mine}
-            next_end = await connection.fetchval(_NEXT_END, role, list(tokens.values()))
-        surplus = dict(sorted(tokens.items())[share:])
-        self._hold({shard: token for shard, token in tokens.items() if shard not in surplus}, before)
+                # What others still fence with is locked, and left for the next look.
+                taken = await operations.claim(
+                    connection, SHARD, seconds, share - len(mine), within=(role,), holder=self._holder
+                )
+                mine += [proof for proof, _ in taken]
+            proofs: dict[int, Proof] = {proof.key[1]: proof for proof in mine}
+            next_end = await connection.fetchval(_NEXT_END, role, [proof.token for proof in mine])
+        surplus = dict(sorted(proofs.items())[share:])
+        self._hold({shard: proof for shard, proof in proofs.items() if shard not in surplus}, before)
         if surplus:
             # Only now: whoever takes them next must not find this process at work.
             async with self._transaction() as connection:
-                await connection.execute(_GIVE_BACK, role, list(surplus.values()))
+                await operations.give_back(connection, SHARD, list(surplus.values()))
             self._tell_others()
         soon = self._every_seconds * _IN_A_HURRY
-        if len(tokens) < share:
+        if len(proofs) < share:
             return soon
         return self._every_seconds if next_end is None else min(self._every_seconds, max(next_end, soon))
 
-    def _hold(self, tokens: dict[int, UUID], since: float) -> None:
+    def _hold(self, proofs: dict[int, Proof], since: float) -> None:
         """Take note of leases that began at `since` or later, and let go of them in time unless they are renewed."""
-        gone = frozenset(shard for shard in self._told if tokens.get(shard) != self._tokens.get(shard))
-        self._tokens = tokens
-        self._deadline = since + self._lease.total_seconds() * (1 - _MARGIN)
+        gone = frozenset(shard for shard in self._told if proofs.get(shard) != self._proofs.get(shard))
+        self._proofs = proofs
+        self._deadline = stop_at(since, self._lease.total_seconds())
         if self._expiry is not None:
             self._expiry.cancel()
         self._expiry = asyncio.get_running_loop().call_later(max(0, self._deadline - time.monotonic()), self._expire)
@@ -270,15 +252,15 @@ def fair_share(holders: int, rank: int) -> int:
     return SHARD_COUNT // holders + (rank < SHARD_COUNT % holders)
 
 
-async def fenced(connection: Connection, role: ShardRole, shard: int, token: UUID) -> bool:
-    """Tell whether a token holds its shard, and let nobody else take the shard before the open transaction ends."""
-    return bool(await fenced_of(connection, role, {shard: token}))
+async def fenced(connection: Connection, proof: Proof) -> bool:
+    """Tell whether a shard is held, and let nobody else take it before the open transaction ends."""
+    return bool(await operations.hold(connection, SHARD, [proof]))
 
 
-async def fenced_of(connection: Connection, role: ShardRole, tokens: Mapping[int, UUID]) -> frozenset[int]:
-    """Return which of the shards their tokens hold, and let nobody else take those before the open transaction ends."""
-    rows = await connection.fetch(_FENCED, role, list(tokens), list(tokens.values()))
-    return frozenset(row["shard"] for row in rows)
+async def fenced_of(connection: Connection, proofs: Mapping[int, Proof]) -> frozenset[int]:
+    """Return which of the shards are held, and let nobody else take those before the open transaction ends."""
+    held = await operations.hold(connection, SHARD, list(proofs.values()))
+    return frozenset(shard for shard, proof in proofs.items() if proof in held)
 
 
 async def holders(database: Database) -> list[ShardHolder]:
