@@ -16,8 +16,8 @@ the ledger: this package finds the candidates, renews, and names the fences; the
 no events: they are claimed and given back here.
 
 No other module compares lease times or tokens in SQL; `tools/check_repository.py` looks for it. In the schema,
-`noetl.broken_fences_v1` and `noetl.task_fence_v1` check the fences of transitions by the same rules. The lease of a change
-of the write path is a single row behind functions of the schema (`noetl.begin_change_v1` and its fellows) and is not here.
+`noetl.broken_fences` and `noetl.task_fence` check the fences of transitions by the same rules. The lease of a change
+of the write path is a single row behind functions of the schema (`noetl.begin_change` and its fellows) and is not here.
 
 `noetl.model.lease` states the rules without a database; `tests/properties/test_lease_machine.py` runs both side by side.
 """
