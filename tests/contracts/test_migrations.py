@@ -21,6 +21,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from noetl.errors import Unsupported
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
@@ -251,3 +252,12 @@ def test_databases_of_one_new_server_can_be_migrated_at_once(new_server: Embedde
     said = [process.communicate()[1] for process in running]
     assert [process.returncode for process in running] == [0] * len(urls), said
     assert len({dump(url) for url in urls}) == 1
+
+
+def test_a_revision_that_nobody_knows_is_refused(owner_url: str) -> None:
+    with psycopg.connect(owner_url) as connection:
+        connection.execute("UPDATE public.schema_revision SET version_num = '0022'")
+    with pytest.raises(Unsupported, match="at revision 0022, newer than this program's") as refused:
+        migrate.upgrade(owner_url)
+    assert "noetl db reset" in (refused.value.hint or "")
+    assert migrate.current(owner_url) == "0022"

@@ -11,13 +11,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from noetl.errors import Unsupported
+
 SCHEMA = Path(__file__).parent.parent / "schema"
 _LOCK = 5_641_093_211  # one migration at a time per database
 
 
 def head(schema: Path = SCHEMA) -> str:
     """Return the newest revision, read from the file names so that asking costs no import of Alembic."""
-    return max(path.name.split("_")[0] for path in (schema / "migrations/versions").glob("[0-9]*.py"))
+    return max(revisions(schema))
+
+
+def revisions(schema: Path = SCHEMA) -> list[str]:
+    """Return every revision that this program knows, oldest first."""
+    return sorted(path.name.split("_")[0] for path in (schema / "migrations/versions").glob("[0-9]*.py"))
+
+
+def check_known(found: str | None, schema: Path = SCHEMA) -> None:
+    """Refuse a database at a revision that this program has no migration for."""
+    if found is not None and found not in revisions(schema):
+        raise Unsupported(
+            f"the database schema is at revision {found}, newer than this program's {head(schema)} or older than its baseline",
+            hint="use the version of NoETL that migrated it; `noetl db reset` starts anew and removes all data",
+        )
 
 
 def chapters(schema: Path = SCHEMA) -> dict[str, list[Path]]:
@@ -35,8 +51,10 @@ def upgrade(owner_url: str, revision: str = "head", schema: Path = SCHEMA) -> li
     """Apply every revision up to the given one and return those that were applied."""
     from alembic import command
 
+    found = current(owner_url)
+    check_known(found, schema)
     with _configured(owner_url, schema) as (config, applied):
-        if current(owner_url) is None and revision not in ("head", head(schema)):
+        if found is None and revision not in ("head", head(schema)):
             # The files make the newest revision; what came after the one asked for is undone again.
             command.upgrade(config, "head")
             command.downgrade(config, revision)

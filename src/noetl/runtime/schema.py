@@ -15,11 +15,7 @@ async def check_schema(database: Database, owner_url: str | None, how: str = "ru
     """Refuse a schema this program was not written for; the embedded database is brought up to date by itself."""
     wanted = migrate.head()
     found = await _revision(database)
-    if (found or "") > wanted:
-        raise Unsupported(
-            f"the database schema is at revision {found}, newer than this program's {wanted}",
-            hint="use the newer version of NoETL that migrated it",
-        )
+    migrate.check_known(found)
     if found != wanted:
         if owner_url is None:
             raise Unsupported(f"the database schema is at revision {found or 'none'}, and {wanted} is needed", hint=how)
