@@ -17,7 +17,7 @@ from noetl.dispatch.drafts import new_lease
 from noetl.errors import Conflict, InputError, LeaseLost, NotFound
 from noetl.faults import reach
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.event import Draft
 from noetl.model.ids import organization_root_id
@@ -95,7 +95,7 @@ WHERE delivery_id = $1 AND attempt = $2 AND lease_token = $3 AND status = 'Sendi
 class Deliveries:
     """The messages of all organizations, each seen only within its own."""
 
-    def __init__(self, database: Database, ledger: PostgresLedger, writing: AlertWriting) -> None:
+    def __init__(self, database: Database, ledger: Ledger, writing: AlertWriting) -> None:
         self._database = database
         self._ledger = ledger
         self._writing = writing

@@ -15,7 +15,7 @@ import msgspec
 from noetl.catalog.plans import Plans
 from noetl.errors import NotFound, VersionConflict
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.decisions import RowDecisions
 from noetl.model.event import Draft
 from noetl.model.ids import organization_root_id
 from noetl.model.stream import Scope, Stream
@@ -57,7 +57,7 @@ class Catalog:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: RowDecisions,
         payloads: PayloadStore,
         mint: Callable[[], int],
         producer: str,

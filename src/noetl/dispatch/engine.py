@@ -25,7 +25,7 @@ from noetl.dispatch.signal import Signal
 from noetl.dispatch.so_far import LoopsSoFar
 from noetl.errors import Conflict, InputError, KeyReused
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.decisions import DecidingLedger
 from noetl.model.stream import Scope
 from noetl.payloads.consumers import for_consumer
 from noetl.payloads.port import PayloadStore
@@ -48,7 +48,7 @@ class Engine:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: DecidingLedger,
         payloads: PayloadStore,
         mint: Callable[[], int],
         mint_many: Callable[[int], list[int]],

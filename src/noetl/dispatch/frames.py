@@ -21,7 +21,7 @@ from noetl.dispatch.row_problems import first_problem
 from noetl.errors import Conflict, LeaseLost, NotFound, Unavailable, VersionConflict
 from noetl.faults import reach
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
@@ -72,7 +72,7 @@ class Frames:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         drafting: Drafting,
         gathering: Gathering,
         touch: Callable[[], None],

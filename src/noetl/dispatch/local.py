@@ -22,7 +22,7 @@ from noetl.errors import LeaseLost, NotFound
 from noetl.faults import reach
 from noetl.ledger.database import Database
 from noetl.ledger.payload_lookup import payload_at
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
@@ -95,7 +95,7 @@ class LocalDispatch:
         self,
         scope: Scope,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         executions: Executions,
         frames: Frames,
         children: Children,

@@ -22,7 +22,7 @@ from noetl.dispatch.signal import Signal
 from noetl.errors import Conflict, NotFound
 from noetl.faults import reach
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.stream import Scope
 from noetl.plan.trigger import Cancelled, CommandEnded, Doubt
@@ -61,7 +61,7 @@ class Reaper:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         executions: Executions,
         frames: Frames,
         children: Children,

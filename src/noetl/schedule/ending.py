@@ -9,7 +9,7 @@ from typing import Final
 from noetl.errors import LeaseLost, Unavailable, VersionConflict
 from noetl.faults import reach
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Transition
 from noetl.schedule.drafts import Said, ScheduleDrafts, Told
 from noetl.schedule.held import Held
@@ -34,7 +34,7 @@ RETURNING own.token::text AS token
 class SlotLeases:
     """Renews the leases of this process, and ends them."""
 
-    def __init__(self, database: Database, ledger: PostgresLedger, drafts: ScheduleDrafts) -> None:
+    def __init__(self, database: Database, ledger: Ledger, drafts: ScheduleDrafts) -> None:
         self._database = database
         self._ledger = ledger
         self._drafts = drafts

@@ -23,7 +23,7 @@ from noetl.dispatch.tasks.writes import Refused, Writes, outrun, planned_writes
 from noetl.errors import Conflict, PayloadCollected, VersionConflict
 from noetl.faults import reach
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.dataset import ALL, MANIFEST_TYPE, Manifest
 from noetl.model.payload_ref import PayloadRef
@@ -52,7 +52,7 @@ class Committing:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         payloads: PayloadStore,
         drafts: CommitDrafts,
         ending: Ending,

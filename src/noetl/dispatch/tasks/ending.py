@@ -12,7 +12,7 @@ from noetl.dispatch.tasks.backoff import Backoff
 from noetl.errors import LeaseLost
 from noetl.faults import reach
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
@@ -33,7 +33,7 @@ class Ending:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         drafting: Drafting,
         backoff: Backoff,
         recorded: Callable[[Scope, int], None],

@@ -18,7 +18,7 @@ from noetl.dispatch.tasks.jobs import JobFacts, Jobs
 from noetl.errors import Conflict, LeaseLost
 from noetl.faults import reach
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.dataset import Manifest
 from noetl.model.stream import Scope
@@ -55,7 +55,7 @@ class LocalTasks:
         self,
         scope: Scope,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         drafting: Drafting,
         jobs: Jobs,
         granting: Granting,

@@ -14,7 +14,7 @@ from noetl.dispatch.tasks.runs import Runs
 from noetl.errors import Conflict
 from noetl.faults import reach
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.stream import Scope
 from noetl.model.task import TaskLease
@@ -35,7 +35,7 @@ class TaskReaper:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         drafting: Drafting,
         runs: Runs,
         ending: Ending,

@@ -23,7 +23,7 @@ from noetl.dispatch.tasks.run_states import Run, given_up, is_busy, open_runs, q
 from noetl.errors import Conflict, InputError, KeyReused, NoetlError, NotFound
 from noetl.faults import reach
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, execution_stream
@@ -71,7 +71,7 @@ class Runs:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         drafting: Drafting,
         mint: Callable[[], int],
         jobs: Jobs,
