@@ -31,8 +31,9 @@ from noetl.runtime.engine import open_engine, open_worker
 from noetl.runtime.fabric import close_fabrics
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import open_runtime
+from noetl.testing.execution_changes import IDS, SCOPE, Driven
 
-from .driven import IDS, SCOPE, Driven, rows
+from .work_tables import rows
 
 pytestmark = pytest.mark.service
 

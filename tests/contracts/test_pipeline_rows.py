@@ -16,9 +16,9 @@ from noetl.model.stream import Scope
 from noetl.project.folds.pipelines.fold import PIPELINE_EVENTS
 from noetl.project.folds.pipelines.tables import KEYS
 from noetl.replay.pipelines import pipeline_differences
+from noetl.testing.execution_changes import NEIGHBOUR, SCOPE, joined, one, token
+from noetl.testing.pipeline_changes import Piped, named
 
-from .driven import NEIGHBOUR, SCOPE, joined, one, rows, token
-from .piped import Piped, named
 from .story_alerts import some_alerts
 from .story_changes import some_changes
 from .story_lineage import some_lineage
@@ -26,6 +26,7 @@ from .story_pins import some_pins
 from .story_queries import some_queries
 from .story_schedules import some_schedules
 from .story_views import some_views
+from .work_tables import rows
 
 pytestmark = pytest.mark.service
 

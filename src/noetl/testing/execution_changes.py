@@ -6,8 +6,7 @@ import time
 import uuid
 from typing import Any
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.event import Draft
 from noetl.model.ids import SnowflakeGenerator
@@ -101,7 +100,7 @@ class Driven:
     def frame_fence(self, frame_id: int, attempt: int, held: str | None, mode: Any = "held") -> Fence:
         return Fence("frame", self.execution_id, str(frame_id), attempt, held, mode)
 
-    async def begin(self, ledger: PostgresLedger, *commands: str, stage: bool = False) -> Driven:
+    async def begin(self, ledger: Ledger, *commands: str, stage: bool = False) -> Driven:
         """Record the beginning: the request, then commands and a stage if asked for."""
         await ledger.transact(self.requested())
         if stage:
@@ -120,8 +119,3 @@ def joined(*transitions: Transition) -> Transition:
         tuple(append for transition in transitions for append in transition.appends),
         tuple(fence for transition in transitions for fence in transition.fences),
     )
-
-
-async def rows(database: Database, table: str, columns: str = "*", scope: Scope = SCOPE) -> list[tuple[Any, ...]]:
-    async with database.transaction(scope) as connection:
-        return [tuple(row) for row in await connection.fetch(f"SELECT {columns} FROM noetl.{table} ORDER BY 1")]
