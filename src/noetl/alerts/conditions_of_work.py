@@ -9,6 +9,7 @@ import orjson
 
 from noetl.alerts.found import Found
 from noetl.alerts.rule import Condition
+from noetl.leases.kinds import TASK
 from noetl.ledger.database import Connection
 
 _SLOT_GRACE: Final = 60.0
@@ -39,9 +40,7 @@ CROSS JOIN LATERAL (
 ) AS n WHERE c.position < s.position
 """,
     "outbox": "SELECT min(available_at) FROM noetl.outbox WHERE status = 'Pending' AND available_at <= clock_timestamp()",
-    "tasks": """
-SELECT min(available_at) FROM noetl.task WHERE available_at <= clock_timestamp() AND lease_token IS NULL
-""",
+    "tasks": f"SELECT min(available_at) FROM noetl.task WHERE {TASK.free()}",  # noqa: S608
     "source": "SELECT min(next_due) FROM noetl.schedule WHERE kind = 'source' AND next_due <= clock_timestamp()",
 }
 _WORDS: Final[Mapping[str, str]] = {

@@ -7,23 +7,24 @@ from typing import Any, Final, Literal
 import msgspec
 
 from noetl.dag.durations import seconds_of
+from noetl.leases.kinds import TASK
 from noetl.ledger.database import Connection
 from noetl.plan.life_cycles import JobState, Sight, reactive_state, source_state
 from noetl.plan.turns import AFTER, EVERY_SECONDS
 
-_OPEN: Final = """
+_OPEN: Final = f"""
 SELECT t.tenant_id, t.organization_id, t.generation,
-       count(*) FILTER (WHERE t.status = 'Running' AND t.lease_until > clock_timestamp()) AS held,
-       count(*) FILTER (WHERE t.status = 'Running' AND t.lease_until <= clock_timestamp()) AS lost,
-       count(*) FILTER (WHERE t.status = 'Running' AND t.lease_until > clock_timestamp() AND t.cancel_requested)
+       count(*) FILTER (WHERE {TASK.lasting("t")}) AS held,
+       count(*) FILTER (WHERE {TASK.expired("t")}) AS lost,
+       count(*) FILTER (WHERE {TASK.lasting("t")} AND t.cancel_requested)
            AS stopping,
        count(*) FILTER (WHERE t.status = 'Queued') AS queued,
        count(*) FILTER (WHERE t.status = 'Failed') AS retrying
 FROM (
     SELECT * FROM noetl.task WHERE status = 'Running'
-    UNION ALL SELECT * FROM noetl.task WHERE available_at IS NOT NULL AND lease_token IS NULL
+    UNION ALL SELECT * FROM noetl.task WHERE {TASK.waiting()}
 ) AS t GROUP BY 1, 2, 3
-"""
+"""  # noqa: S608
 # Of a source that is kept running its newest turn counts, which its key tells without a look at the others.
 _SEEN: Final = f"""
 WITH open AS MATERIALIZED ({_OPEN})

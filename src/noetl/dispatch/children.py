@@ -18,6 +18,8 @@ from noetl.dispatch.grants import Child, ChildEnd, CommandGrant
 from noetl.dispatch.orphans import Orphans
 from noetl.dispatch.signal import Signal
 from noetl.errors import ChildTooDeep, Conflict, KeyReused, LeaseLost, NoetlError, NotFound, TemplateFailed
+from noetl.leases import fences
+from noetl.leases.kinds import COMMAND
 from noetl.ledger.database import Database
 from noetl.ledger.transition import Fence
 from noetl.model.stream import Scope
@@ -90,7 +92,7 @@ class Children:
             parent = await self._executions.state(scope, parent_id, look=False)
             await self._start(
                 scope, child_id, child["path"], child["version"], child["payload"], parent, command_id,
-                Fence("command", parent_id, command_id, 0, None, "free"), detached=not child["waits"],
+                fences.free(COMMAND, (parent_id, command_id), 0), detached=not child["waits"],
             )  # fmt: skip
         except LeaseLost:
             return  # its parent, or one above, has ended, so it would run for nobody
@@ -150,7 +152,7 @@ class Children:
             )
 
     async def _end(self, scope: Scope, execution_id: int, command_id: str, **report: Any) -> None:
-        fence = Fence("command", execution_id, command_id, 0, None, "free")
+        fence = fences.free(COMMAND, (execution_id, command_id), 0)
         ended = CommandEnded(command_id=command_id, attempt=0, **report)
         try:
             await self._executions.trigger(scope, execution_id, ended, fences=(fence,))
@@ -216,7 +218,7 @@ class Children:
         await self._refuse_too_deep(scope, parent, child_id, child.path)
         await self._start(
             scope, child_id, child.path, child.version, child.payload, parent, None,
-            Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token),
+            fences.held(COMMAND, grant.lease.proof),
             detached=not child.waits,
         )  # fmt: skip
         if not child.waits:

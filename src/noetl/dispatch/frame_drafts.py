@@ -6,6 +6,8 @@ from typing import Any
 
 from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
+from noetl.leases import fences
+from noetl.leases.kinds import FRAME
 from noetl.ledger.transition import Append, Fence
 from noetl.model.event import Draft
 from noetl.model.stream import Scope, Stream, frame_stream
@@ -42,7 +44,7 @@ class FrameDrafts:
         )
         if frame.attempt == 1:
             return Append(stream, [draft], 0), ()
-        fence = Fence("frame", frame.execution_id, str(frame.frame_id), frame.attempt - 1, None, "free")
+        fence = fences.free(FRAME, (frame.execution_id, frame.frame_id), frame.attempt - 1)
         return Append(stream, [draft]), (fence,)
 
     def committed(
@@ -153,7 +155,7 @@ class FrameDrafts:
 
 def held(frame: FrameGrant) -> Fence:
     """Return the fence of a frame's holder."""
-    return Fence("frame", frame.execution_id, str(frame.frame_id), frame.attempt, frame.token)
+    return fences.held(FRAME, frame.lease.proof)
 
 
 def has_failed(frame: FrameGrant, report: FrameReport) -> bool:

@@ -20,29 +20,22 @@ from noetl.dispatch.results import Gathering
 from noetl.dispatch.row_problems import first_problem
 from noetl.errors import Conflict, LeaseLost, NotFound, Unavailable, VersionConflict
 from noetl.faults import reach
+from noetl.leases import fences
+from noetl.leases.kinds import COMMAND, FRAME
+from noetl.leases.open_work import OpenWorkLeases
 from noetl.ledger.database import Database
 from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
+from noetl.model.lease import Proof
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.plan.trigger import Tally
 
-_FREE = """
-SELECT frame_id, frame_index, first_index, row_count, attempt, shard_id, input_ref, checkpoint FROM noetl.frame
-WHERE stage_id = $1 AND execution_id = $2 AND status = 'FREE' ORDER BY frame_index LIMIT 1
-"""
 _STAGE = """
 SELECT next_index, frames_minted, frames_open, total_rows, frames_failed, rows_done, rows_failed, errors, ctx,
        coalesce((frame_policy ->> 'fail_fast')::boolean, false) AND frames_failed > 0 AS has_failed_fast,
        coalesce(frame_policy ->> 'process' = 'frame', false) AS is_one_per_frame
 FROM noetl.stage WHERE stage_id = $1 AND execution_id = $2
-"""
-_OF_SLOT = """
-SELECT f.execution_id, f.frame_id, f.stage_id, f.loop_id, f.shard_id, f.attempt, f.lease_token::text AS lease_token,
-       f.worker, f.row_count, f.frame_index, s.step_name, f.lease_until <= clock_timestamp() AS has_expired,
-       coalesce((s.frame_policy ->> 'max_attempts')::integer, 3) AS max_attempts
-FROM noetl.frame AS f JOIN noetl.stage AS s USING (tenant_id, organization_id, execution_id, stage_id)
-WHERE f.execution_id = $1 AND f.command_id = $2 AND f.status = 'LEASED'
 """
 
 
@@ -78,6 +71,7 @@ class Frames:
         touch: Callable[[], None],
     ) -> None:
         self._database = database
+        self._leases = OpenWorkLeases(database)
         self._ledger = ledger
         self.drafts = FrameDrafts(drafting)
         """What is said about frames."""
@@ -116,7 +110,7 @@ class Frames:
         assert loop is not None
         cursor = self._cursor(loop.stage_id)
         # The slot must still be the worker's: rows are claimed for it before the ledger is asked.
-        slot = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
+        slot = fences.held(COMMAND, grant.lease.proof)
         async with cursor.lock:
             while True:
                 # Lanes on Spark are processes of their own, so what one of them remembers is nearly always out of date.
@@ -135,19 +129,19 @@ class Frames:
                     # Somebody may have lost a frame since: whoever ends its slot looks once more.
                     frame = await self._free(scope, grant)
                 append: tuple[Append, ...] = ()
-                fences: tuple[Fence, ...] = ()
+                relied_on: tuple[Fence, ...] = ()
                 if frame is not None:
-                    said, fences = self.drafts.dispatched(scope, grant, frame, worker)
-                    append, fences = (said,), (*fences, slot)
+                    said, relied_on = self.drafts.dispatched(scope, grant, frame, worker)
+                    append, relied_on = (said,), (*relied_on, slot)
                 try:
-                    await self._transact(append, fences, ending)
+                    await self._transact(append, relied_on, ending)
                 except VersionConflict:
                     cursor.next_index, cursor.may_have_free = None, True
                     continue
                 except LeaseLost:
-                    if frame is None or (ending is not None and not await self._holds(scope, ending[1])):
+                    if frame is None or (ending is not None and not await self._leases.holds(scope, ending[1])):
                         raise
-                    if not await self._holds(scope, slot):
+                    if not await self._leases.holds(scope, slot):
                         # A slot that was lost gets no other frame; the one it has worked off is still its own.
                         await self._transact((), (), ending)
                         raise
@@ -160,39 +154,20 @@ class Frames:
                 return frame
 
     async def _transact(
-        self, append: tuple[Append, ...], fences: tuple[Fence, ...], ending: tuple[Append, Fence] | None
+        self, append: tuple[Append, ...], relied_on: tuple[Fence, ...], ending: tuple[Append, Fence] | None
     ) -> None:
         appends = (*((ending[0],) if ending else ()), *append)
         if appends:
-            await self._ledger.transact(Transition(appends, (*((ending[1],) if ending else ()), *fences)))
-
-    async def _holds(self, scope: Scope, fence: Fence) -> bool:
-        """Tell whether a lease is still held, to know which of several was lost."""
-        async with self._database.transaction(scope) as connection:
-            return bool(
-                await connection.fetchval(
-                    f"SELECT lease_until > clock_timestamp() FROM noetl.{fence.table} WHERE execution_id = $1"  # noqa: S608
-                    f" AND {fence.table}_id::text = $2 AND attempt = $3 AND lease_token = $4",
-                    fence.execution_id,
-                    fence.id,
-                    fence.attempt,
-                    fence.token,
-                )
-            )
+            await self._ledger.transact(Transition(appends, (*((ending[1],) if ending else ()), *relied_on)))
 
     async def given_up(
         self, scope: Scope, execution_id: int, command_id: str
     ) -> tuple[tuple[Append, ...], tuple[Fence, ...]]:
         """Return what to record together with the loss of a slot: its frames are lost too, and free for its next holder."""
-        async with self._database.transaction(scope) as connection:
-            rows = await connection.fetch(_OF_SLOT, execution_id, command_id)
+        rows = await self._leases.frames_of(scope, execution_id, command_id)
         return tuple(self.drafts.lost(scope, row) for row in rows), tuple(
-            Fence(
-                "frame", execution_id, str(row["frame_id"]), row["attempt"], row["lease_token"],
-                "expired" if row["has_expired"] else "held",
-            )
-            for row in rows
-        )  # fmt: skip
+            (fences.expired if row["has_expired"] else fences.held)(FRAME, _proof(row)) for row in rows
+        )
 
     async def _is_over(self, scope: Scope, grant: CommandGrant) -> bool:
         """Tell whether a shard that failed makes the rest pointless."""
@@ -235,8 +210,7 @@ class Frames:
     async def _free(self, scope: Scope, grant: CommandGrant) -> FrameGrant | None:
         loop = grant.loop
         assert loop is not None
-        async with self._database.transaction(scope) as connection:
-            row = await connection.fetchrow(_FREE, loop.stage_id, grant.execution_id)
+        row = await self._leases.free_frame(scope, grant.execution_id, loop.stage_id)
         if row is None:
             return None
         kept = row["input_ref"]
@@ -336,6 +310,10 @@ class Frames:
     def lost(self, stage_id: int) -> None:
         """Take note that a frame of a stage became free."""
         self._cursor(stage_id).may_have_free = True
+
+
+def _proof(row: Any) -> Proof:
+    return Proof((row["execution_id"], row["frame_id"]), row["attempt"], row["lease_token"])
 
 
 def frame_id_of(stage_id: int, index: int) -> int:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from noetl.model.lease import Proof
 from noetl.model.payload_ref import PayloadRef
 from noetl.plan.state import Result
 
@@ -18,6 +19,12 @@ class LeaseRef(msgspec.Struct, frozen=True):
     id: str
     attempt: int
     token: str
+
+    @property
+    def proof(self) -> Proof:
+        """It as the holder of a row shows it."""
+        name = self.id if self.table == "command" else int(self.id)
+        return Proof((self.execution_id, name), self.attempt, self.token)
 
 
 class StepContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,10 +20,13 @@ from noetl.dispatch.signal import Signal
 from noetl.dispatch.so_far import LoopsSoFar
 from noetl.errors import LeaseLost, NotFound
 from noetl.faults import reach
+from noetl.leases import fences
+from noetl.leases.kinds import COMMAND, FRAME
+from noetl.leases.open_work import Nearness, OpenWorkLeases
 from noetl.ledger.database import Database
 from noetl.ledger.payload_lookup import payload_at
 from noetl.ledger.port import Ledger
-from noetl.ledger.transition import Append, Fence, Transition
+from noetl.ledger.transition import Append, Transition
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.plan.places import place_of
@@ -32,55 +35,6 @@ from noetl.playbook.model import Playbook
 
 MAX_ATTEMPTS = 5
 """How often a command is handed out before it counts as failed: its worker died, or gave it back, every time."""
-
-# The rule of `noetl.dispatch.locality.may_take`: after how long work opens depends on how far it is.
-_PENDING = """
-SELECT execution_id, command_id, attempt, issued_event_id, lease_seconds, loop_id FROM noetl.command
-WHERE status = 'PENDING' AND available_at <= now()
-  AND (near IS NULL OR available_at <= now() - make_interval(secs => CASE
-      WHEN near ->> 'node' = $2 THEN $5::double precision
-      WHEN near ->> 'region' IS DISTINCT FROM $4 THEN $8::double precision
-      WHEN near ->> 'zone' IS DISTINCT FROM $3 THEN $7::double precision
-      ELSE $6::double precision END))
-  AND ($9 OR loop_id IS NULL)
-ORDER BY available_at, issued_event_id LIMIT $1
-FOR UPDATE SKIP LOCKED
-"""
-
-
-def _renewing(table: str, key: str, own: str, order: str) -> str:
-    # Locked in the order of the fences, or a worker's beat and its commits could wait for each other.
-    return f"""
-WITH held AS MATERIALIZED (
-    SELECT known.execution_id, known.{key}, own.id, own.attempt, own.token
-    FROM noetl.{table} AS known
-    JOIN unnest($1::bigint[], $2::text[], $3::integer[], $4::uuid[]) AS own (execution_id, id, attempt, token)
-      ON known.execution_id = own.execution_id AND known.{key} = {own}
-    WHERE known.attempt = own.attempt AND known.lease_token = own.token
-    ORDER BY known.execution_id, {order} FOR UPDATE OF known
-)
-UPDATE noetl.{table} AS known SET last_heartbeat = clock_timestamp(),
-    lease_until = greatest(known.lease_until, clock_timestamp() + make_interval(secs => known.lease_seconds))
-FROM held WHERE known.execution_id = held.execution_id AND known.{key} = held.{key}
-  AND known.attempt = held.attempt AND known.lease_token = held.token AND known.lease_until > clock_timestamp()
-RETURNING held.execution_id, held.id, held.attempt
-"""  # noqa: S608
-
-
-_RENEW = {
-    "command": _renewing("command", "command_id", "own.id", "known.command_id"),
-    "frame": _renewing("frame", "frame_id", "own.id::bigint", 'known.frame_id::text COLLATE "C"'),
-}
-
-
-_GONE = """
-SELECT own.execution_id, own.id, own.attempt
-FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::uuid[]) AS own (execution_id, id, attempt, token)
-WHERE NOT EXISTS (
-    SELECT FROM noetl.command AS known WHERE known.execution_id = own.execution_id AND known.command_id = own.id
-    AND known.attempt = own.attempt AND known.lease_token = own.token)
-"""
-
 
 _ENDED = """
 SELECT own.execution_id FROM unnest($1::bigint[]) AS own (execution_id)
@@ -106,6 +60,7 @@ class LocalDispatch:
     ) -> None:
         self._scope = scope
         self._database = database
+        self._leases = OpenWorkLeases(database)
         self._ledger = ledger
         self._executions = executions
         self._frames = frames
@@ -146,9 +101,8 @@ class LocalDispatch:
         return await waiter.granted()
 
     async def _claim_now(self, worker: str, want: int, loops: int, who: Claimant) -> list[CommandGrant]:
-        opens = opening(who, self._executions.patience)
-        async with self._database.transaction(self._scope) as connection:
-            rows = await connection.fetch(_PENDING, want, who.node, who.zone, who.region, *opens, loops > 0)
+        near = Nearness(who.node, who.zone, who.region, opening(who, self._executions.patience))
+        rows = await self._leases.pending(self._scope, want, near, loops=loops > 0)
         slots = [row for row in rows if row["loop_id"] is not None]
         if len(slots) > loops:
             # What stands behind them is seen with the next claim, which asks for no more slots.
@@ -160,7 +114,7 @@ class LocalDispatch:
         execution_id, command_id, attempt = row["execution_id"], row["command_id"], row["attempt"]
         lease = new_lease(worker, attempt + 1, row["lease_seconds"])
         claim = self._drafting.claim(self._scope, execution_id, command_id, row["issued_event_id"], lease)
-        fence = Fence("command", execution_id, command_id, attempt, None, "free")
+        fence = fences.free(COMMAND, (execution_id, command_id), attempt)
         reach("claim.before_record")
         try:
             await self._ledger.transact(Transition((claim,), (fence,)))
@@ -192,14 +146,14 @@ class LocalDispatch:
             command_id=grant.command_id,
             meta={"attempt": grant.attempt, "application_id": application_id, "job_tag": job_tag},
         )  # fmt: skip
-        fence = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
+        fence = fences.held(COMMAND, grant.lease.proof)
         await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
 
     async def complete(
         self, grant: CommandGrant, report: CommandEnded, *, worker: str, take_next: bool
     ) -> CommandGrant | None:
         """Record an end and what follows."""
-        fence = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
+        fence = fences.held(COMMAND, grant.lease.proof)
         loop = grant.loop
         if report.ref is not None:
             report = msgspec.structs.replace(report, near=place_of(worker))
@@ -238,9 +192,9 @@ class LocalDispatch:
             command_id=grant.command_id, meta={"attempt": grant.attempt, "delay_seconds": delay_seconds}, error=reason,
             idempotency_key=f"{grant.execution_id}/{grant.command_id}/attempt_failed/{grant.attempt}",
         )  # fmt: skip
-        fence = Fence("command", grant.execution_id, grant.command_id, grant.attempt, grant.token)
-        lost, fences = await self._frames.given_up(self._scope, grant.execution_id, grant.command_id)
-        await self._ledger.transact(Transition((Append(stream, [draft]), *lost), (fence, *fences)))
+        fence = fences.held(COMMAND, grant.lease.proof)
+        lost, theirs = await self._frames.given_up(self._scope, grant.execution_id, grant.command_id)
+        await self._ledger.transact(Transition((Append(stream, [draft]), *lost), (fence, *theirs)))
         if grant.loop is not None:
             self._frames.lost(grant.loop.stage_id)
         self._signal.touch()
@@ -248,31 +202,19 @@ class LocalDispatch:
     async def heartbeat(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
         """Renew leases with the database's clock, all of a worker's in two statements."""
         lost: list[LeaseRef] = []
-        for table, renew in _RENEW.items():
-            held = [lease for lease in leases if lease.table == table]
-            if not held:
-                continue
-            kept = await self._named(renew, held)
-            lost += [lease for lease in held if (lease.execution_id, lease.id, lease.attempt) not in kept]
+        for kind in (COMMAND, FRAME):
+            held = {lease.proof: lease for lease in leases if lease.table == kind.table}
+            if held:
+                kept = await self._leases.renew(self._scope, kind, list(held))
+                lost += [lease for proof, lease in held.items() if proof not in kept]
         return lost
 
     async def lost(self, leases: Sequence[LeaseRef], so_far: Sequence[FrameSoFar] = ()) -> list[LeaseRef]:
         """Look which commands are leased to somebody else, or have ended."""
         self._so_far.tell(self._scope, so_far)
-        held = [lease for lease in leases if lease.table == "command"]
-        gone = await self._named(_GONE, held) if held else set()
-        return [lease for lease in held if (lease.execution_id, lease.id, lease.attempt) in gone]
-
-    async def _named(self, query: str, leases: Sequence[LeaseRef]) -> set[tuple[int, str, int]]:
-        async with self._database.transaction(self._scope) as connection:
-            rows = await connection.fetch(
-                query,
-                [lease.execution_id for lease in leases],
-                [lease.id for lease in leases],
-                [lease.attempt for lease in leases],
-                [lease.token for lease in leases],
-            )
-        return {(row["execution_id"], row["id"], row["attempt"]) for row in rows}
+        held = {lease.proof: lease for lease in leases if lease.table == "command"}
+        gone = await self._leases.gone(self._scope, COMMAND, list(held)) if held else ()
+        return [lease for proof, lease in held.items() if proof in gone]
 
     async def next_frame(self, grant: CommandGrant, worker: str) -> FrameGrant | None:
         """Lease the next frame of a slot's stage."""

@@ -21,26 +21,18 @@ from noetl.dispatch.repeating import Repeating
 from noetl.dispatch.signal import Signal
 from noetl.errors import Conflict, NotFound
 from noetl.faults import reach
+from noetl.leases import fences
+from noetl.leases.kinds import COMMAND, FRAME
+from noetl.leases.open_work import OpenWorkLeases
 from noetl.ledger.database import Database
 from noetl.ledger.port import Ledger
-from noetl.ledger.transition import Append, Fence, Transition
+from noetl.ledger.transition import Append, Transition
+from noetl.model.lease import Proof
 from noetl.model.stream import Scope
 from noetl.plan.trigger import Cancelled, CommandEnded, Doubt
 
 _log = logging.getLogger(__name__)
 
-_COMMANDS = """
-SELECT tenant_id, organization_id, execution_id, command_id, step_name, attempt, lease_token::text AS lease_token,
-       worker, issued_event_id, stage_id, loop_id FROM noetl.command
-WHERE status = 'CLAIMED' AND lease_until <= clock_timestamp() ORDER BY lease_until LIMIT 200
-"""
-_FRAMES = """
-SELECT f.tenant_id, f.organization_id, f.execution_id, f.frame_id, f.stage_id, f.loop_id, f.shard_id, f.attempt,
-       f.lease_token::text AS lease_token, f.worker, f.row_count, f.frame_index, s.step_name,
-       coalesce((s.frame_policy ->> 'max_attempts')::integer, 3) AS max_attempts
-FROM noetl.frame AS f JOIN noetl.stage AS s USING (tenant_id, organization_id, execution_id, stage_id)
-WHERE f.status = 'LEASED' AND f.lease_until <= clock_timestamp() ORDER BY f.lease_until LIMIT 200
-"""
 _IDLE = """
 SELECT h.tenant_id, h.organization_id, h.execution_id FROM noetl.execution_head AS h
 WHERE h.requested_at < clock_timestamp() - make_interval(secs => $1) AND NOT EXISTS (
@@ -74,6 +66,7 @@ class Reaper:
         idle_seconds: float = 10.0,
     ) -> None:
         self._database = database
+        self._leases = OpenWorkLeases(database)
         self._ledger = ledger
         self._executions = executions
         self._frames = frames
@@ -105,9 +98,9 @@ class Reaper:
     async def sweep(self) -> int:
         """Look once and return how many things were taken back or pushed on."""
         done = 0
-        for row in await self._look(_FRAMES):
+        for row in await self._leases.expired_frames():
             done += await self._tried(self._frame(row))
-        for row in await self._look(_COMMANDS):
+        for row in await self._leases.expired_commands():
             done += await self._tried(self._command(row))
         for row in await self._look(_SUSPENDED, self._idle):
             done += await self._tried(self._suspended(row))
@@ -129,7 +122,7 @@ class Reaper:
 
     async def _command(self, row: Any) -> None:
         scope, execution_id, attempt = _scope(row), row["execution_id"], row["attempt"]
-        fence = Fence("command", execution_id, row["command_id"], attempt, row["lease_token"], "expired")
+        fence = fences.expired(COMMAND, Proof((execution_id, row["command_id"]), attempt, row["lease_token"]))
         if attempt >= MAX_ATTEMPTS:
             message = f"its worker was lost {attempt} times, the last one was {row['worker']}"
             report = CommandEnded(
@@ -154,9 +147,9 @@ class Reaper:
             command_id=row["command_id"], node_name=row["step_name"],
             meta={"attempt": attempt, "worker": row["worker"]},
         )  # fmt: skip
-        lost, fences = await self._frames.given_up(scope, execution_id, row["command_id"])
+        lost, theirs = await self._frames.given_up(scope, execution_id, row["command_id"])
         reach("reap.before_record")
-        await self._ledger.transact(Transition((Append(stream, [draft]), *lost), (fence, *fences)))
+        await self._ledger.transact(Transition((Append(stream, [draft]), *lost), (fence, *theirs)))
         reach("reap.after_record")
         if row["stage_id"] is not None:
             self._frames.lost(row["stage_id"])
@@ -166,7 +159,8 @@ class Reaper:
 
     async def _frame(self, row: Any) -> None:
         scope = _scope(row)
-        fence = Fence("frame", row["execution_id"], str(row["frame_id"]), row["attempt"], row["lease_token"], "expired")
+        key = (row["execution_id"], row["frame_id"])
+        fence = fences.expired(FRAME, Proof(key, row["attempt"], row["lease_token"]))
         reach("reap.before_record")
         await self._ledger.transact(Transition((self._frames.drafts.lost(scope, row),), (fence,)))
         reach("reap.after_record")

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from noetl.model.dataset import Field, FileEntry, Manifest
+from noetl.model.lease import Proof
 from noetl.model.lineage import Lineage
 from noetl.model.payload_ref import PayloadRef
 
@@ -20,6 +21,11 @@ class TaskLease(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     token: str
     seconds: float
+
+    @property
+    def proof(self) -> Proof:
+        """It as the holder of a row shows it."""
+        return Proof((self.task_id,), self.attempt, self.token)
 
 
 class InputPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,6 +20,7 @@ from noetl.dispatch.repeating import Repeating
 from noetl.dispatch.tasks.jobs import JobFacts
 from noetl.errors import Conflict, NoetlError, PayloadCollected, VersionConflict
 from noetl.faults import reach
+from noetl.leases.kinds import TASK
 from noetl.ledger.database import Connection
 from noetl.model.stream import Scope
 
@@ -49,11 +50,11 @@ ORDER BY v.status = 'active' DESC, v.created_at DESC LIMIT 1
 _UNDER_WAY: Final = """
 SELECT count(*) FROM noetl.task WHERE execution_id = $1 AND available_at IS NOT NULL
 """
-_FRESH: Final = """
+_FRESH: Final = f"""
 SELECT EXISTS (SELECT FROM noetl.task AS t WHERE t.runtime = $1 AND t.available_at <= clock_timestamp()
-  AND t.available_at IS NOT NULL AND t.lease_token IS NULL AND NOT EXISTS (
+  AND {TASK.waiting("t")} AND NOT EXISTS (
     SELECT FROM noetl.backfill AS b WHERE b.backfill_id = t.execution_id))
-"""
+"""  # noqa: S608
 _NEXT: Final = """
 SELECT partition_key FROM noetl.backfill_partition WHERE backfill_id = $1 AND ordinal >= $2 ORDER BY ordinal LIMIT $3
 """

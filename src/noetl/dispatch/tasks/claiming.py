@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
+from noetl.leases.kinds import TASK
 from noetl.ledger.database import Database
 from noetl.model.stream import Scope
 
@@ -16,7 +17,7 @@ WINDOW: Final = 128
 FRESH_SECONDS: Final = 0.5
 """How long a look is good for; a lease is taken by its fence, so that a stale look costs a try and nothing else."""
 
-_WAITING: Final = """
+_WAITING: Final = f"""
 WITH live AS MATERIALIZED (
     SELECT DISTINCT j.generation FROM noetl.job AS j
     JOIN noetl.dag_version AS v USING (tenant_id, organization_id, dag_version_id)
@@ -31,23 +32,23 @@ WITH live AS MATERIALIZED (
                j.max_concurrency - coalesce(r.tasks, 0) AS room
         FROM noetl.task AS t JOIN noetl.job AS j USING (tenant_id, organization_id, job_id)
         LEFT JOIN running AS r ON r.generation = t.generation
-        WHERE t.runtime = own.runtime AND t.available_at <= clock_timestamp() AND t.lease_token IS NULL
+        WHERE t.runtime = own.runtime AND {TASK.free("t")}
           AND ($3::uuid IS NULL OR t.job_id = $3) AND t.generation IN (SELECT live.generation FROM live)
           AND (j.max_concurrency IS NULL OR coalesce(r.tasks, 0) < j.max_concurrency)
-        ORDER BY t.available_at, t.created_event_id LIMIT 1
+        ORDER BY {TASK.first("t")} LIMIT 1
     ) AS oldest
-    ORDER BY oldest.available_at, oldest.created_event_id LIMIT 1
+    ORDER BY {TASK.first("oldest")} LIMIT 1
 )
 SELECT t.task_id::text AS task_id, t.job_id::text AS job_id, t.job, t.execution_id, t.attempt, t.lease_seconds,
        t.partition_key, t.inputs, t.inputs_ref, t.created_event_id, t.application_id, t.job_tag,
        first.max_concurrency, first.room
 FROM first JOIN noetl.job AS j USING (job_id) CROSS JOIN LATERAL (
     SELECT own.* FROM noetl.task AS own
-    WHERE own.runtime = j.runtime AND own.available_at <= clock_timestamp() AND own.lease_token IS NULL
+    WHERE own.runtime = j.runtime AND {TASK.free("own")}
       AND own.job_id = first.job_id
-    ORDER BY own.available_at, own.created_event_id LIMIT least($2, coalesce(first.room, $2))
+    ORDER BY {TASK.first("own")} LIMIT least($2, coalesce(first.room, $2))
 ) AS t
-"""
+"""  # noqa: S608
 
 
 class Waiting:

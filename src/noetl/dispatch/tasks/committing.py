@@ -22,9 +22,11 @@ from noetl.dispatch.tasks.standing import Standing, read_newer, read_newer_whole
 from noetl.dispatch.tasks.writes import Refused, Writes, outrun, planned_writes
 from noetl.errors import Conflict, PayloadCollected, VersionConflict
 from noetl.faults import reach
+from noetl.leases import fences
+from noetl.leases.kinds import TASK
 from noetl.ledger.database import Database
 from noetl.ledger.port import Ledger
-from noetl.ledger.transition import Append, Fence, Transition
+from noetl.ledger.transition import Append, Transition
 from noetl.model.dataset import ALL, MANIFEST_TYPE, Manifest
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
@@ -149,7 +151,7 @@ class Committing:
             appends.append(await self._state(scope, facts, grant, report.operator_state))
         appends.append(self._drafts.completed(scope, facts, grant, report, stored))
         appends += await self._answer(scope, facts, grant)
-        fence = Fence("task", 0, lease.task_id, lease.attempt, lease.token)
+        fence = fences.held(TASK, lease.proof)
         await self._ledger.transact(Transition(tuple(appends), (fence,)))
 
     async def _answer(self, scope: Scope, facts: JobFacts, grant: TaskGrant) -> tuple[Append, ...]:

@@ -13,6 +13,7 @@ from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.tasks.jobs import JobFacts
 from noetl.errors import PayloadCollected, VersionConflict
 from noetl.faults import reach
+from noetl.leases.kinds import TASK
 from noetl.ledger.database import Connection, Database
 from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
@@ -28,7 +29,7 @@ INLINE_BYTES: Final = 48 * 1024
 JSON: Final = "application/json"
 
 _THERE: Final = "SELECT t.task_id::text AS task_id FROM noetl.task AS t WHERE t.task_id = ANY ($1::uuid[])"
-_DONE: Final = """
+_DONE: Final = f"""
 SELECT t.task_id::text AS task_id, t.memo_key, t.outputs FROM noetl.task AS t
 WHERE t.memo_key = ANY ($1) AND t.status = 'Completed' AND t.generation = $2
   -- What is under way there may replace what stands by then.
@@ -37,10 +38,10 @@ WHERE t.memo_key = ANY ($1) AND t.status = 'Completed' AND t.generation = $2
     WHERE o.generation = t.generation AND o.partition_key = t.partition_key AND o.status = 'Running')
   AND NOT EXISTS (
     SELECT FROM noetl.task AS o
-    WHERE o.runtime = t.runtime AND o.available_at IS NOT NULL AND o.lease_token IS NULL
+    WHERE o.runtime = t.runtime AND {TASK.waiting("o")}
       AND o.generation = t.generation AND o.partition_key = t.partition_key)
 ORDER BY t.ended_at DESC
-"""
+"""  # noqa: S608
 _CURRENT: Final = """
 SELECT count(*) FROM unnest($1::uuid[], $2::text[], $3::bigint[]) AS w (dataset_version, partition_key, version)
 JOIN noetl.partition_version AS v USING (dataset_version, partition_key, version) WHERE v.current

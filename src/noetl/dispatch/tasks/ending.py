@@ -11,9 +11,11 @@ from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.tasks.backoff import Backoff
 from noetl.errors import LeaseLost
 from noetl.faults import reach
+from noetl.leases import fences
+from noetl.leases.kinds import TASK
 from noetl.ledger.database import Database
 from noetl.ledger.port import Ledger
-from noetl.ledger.transition import Append, Fence, Transition
+from noetl.ledger.transition import Append, Transition
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.model.task import CheckResult, TaskGrant, TaskLease, TaskReport, TaskStatus
@@ -79,7 +81,7 @@ class Ending:
             scope, stream, grant.execution_id, "task.skipped", stream.stream_id, node_name=grant.job,
             meta={"attempt": lease.attempt, "as_task": newer}, payload_ref=report.logs,
         )  # fmt: skip
-        fence = Fence("task", 0, lease.task_id, lease.attempt, lease.token)
+        fence = fences.held(TASK, lease.proof)
         await self._ledger.transact(Transition((Append(stream, [draft]), *more), (fence,)))
         self._recorded(scope, grant.execution_id)
         return "Skipped"
@@ -102,7 +104,7 @@ class Ending:
             scope, stream, execution_id, "task.cancelled", stream.stream_id, node_name=job,
             meta={"attempt": lease.attempt, "reason": reason}, error=reason, payload_ref=logs,
         )  # fmt: skip
-        fence = Fence("task", 0, lease.task_id, lease.attempt, lease.token, "expired" if expired else "held")
+        fence = (fences.expired if expired else fences.held)(TASK, lease.proof)
         await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
         self._recorded(scope, execution_id)
 
@@ -119,7 +121,7 @@ class Ending:
             context=checks_told(report.checks) if event_type == "task.failed" else {},
             error=shortened(report.error), payload_ref=report.logs,
         )  # fmt: skip
-        fence = Fence("task", 0, lease.task_id, lease.attempt, lease.token)
+        fence = fences.held(TASK, lease.proof)
         reach("task.before_end")
         await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
         reach("task.after_end")

@@ -17,6 +17,8 @@ from noetl.dispatch.tasks.granting import Claimed, Granting
 from noetl.dispatch.tasks.jobs import JobFacts, Jobs
 from noetl.errors import Conflict, LeaseLost
 from noetl.faults import reach
+from noetl.leases import fences, operations, statements
+from noetl.leases.kinds import TASK
 from noetl.ledger.database import Database
 from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
@@ -28,24 +30,8 @@ from noetl.plan import identity
 POLL_SECONDS: Final = 0.5
 """How often one who waits looks by himself, should no wake-up reach him."""
 
-_HELD: Final = """
-SELECT job_id::text AS job_id, execution_id, partition_key, inputs, inputs_ref FROM noetl.task
-WHERE task_id = $1 AND status = 'Running' AND attempt = $2 AND lease_token = $3
-"""
-_RENEW: Final = """
-WITH held AS MATERIALIZED (
-    SELECT known.task_id, own.attempt, own.token
-    FROM noetl.task AS known
-    JOIN unnest($1::uuid[], $2::integer[], $3::uuid[]) AS own (task_id, attempt, token) ON known.task_id = own.task_id
-    WHERE known.attempt = own.attempt AND known.lease_token = own.token
-    ORDER BY known.task_id FOR UPDATE OF known
-)
-UPDATE noetl.task AS known SET last_heartbeat = clock_timestamp(),
-    lease_until = greatest(known.lease_until, clock_timestamp() + make_interval(secs => known.lease_seconds))
-FROM held WHERE known.task_id = held.task_id AND known.attempt = held.attempt AND known.lease_token = held.token
-  AND known.status = 'Running' AND known.lease_until > clock_timestamp()
-RETURNING held.task_id::text AS task_id, held.attempt, known.cancel_requested, known.execution_id, known.job
-"""
+_HELD: Final = statements.standing(TASK, "job_id::text AS job_id, execution_id, partition_key, inputs, inputs_ref")
+_RENEWED: Final = ", known.cancel_requested, known.execution_id, known.job"
 
 
 class LocalTasks:
@@ -121,12 +107,12 @@ class LocalTasks:
             self._scope, stream, row["execution_id"], "task.claimed", stream.stream_id, node_name=row["job"],
             causation_id=row["created_event_id"], meta=meta,
         )  # fmt: skip
-        fences = [Fence("task", 0, task_id, attempt, None, "free")]
+        relied_on = [fences.free(TASK, (task_id,), attempt)]
         if row["max_concurrency"] is not None:
-            fences.append(Fence("job", 0, row["job_id"], row["max_concurrency"], None, "room"))
+            relied_on.append(Fence("job", 0, row["job_id"], row["max_concurrency"], None, "room"))
         reach("task.before_claim")
         try:
-            await self._ledger.transact(Transition((Append(stream, [draft]),), tuple(fences)))
+            await self._ledger.transact(Transition((Append(stream, [draft]),), tuple(relied_on)))
         except LeaseLost:
             return None
         reach("task.after_claim")
@@ -146,17 +132,12 @@ class LocalTasks:
         """Renew leases with the database's clock; tasks that are to be cancelled end, and count as lost."""
         if not leases:
             return []
+        proofs = [lease.proof for lease in leases]
         async with self._database.transaction(self._scope) as connection:
-            rows = await connection.fetch(
-                _RENEW,
-                [lease.task_id for lease in leases],
-                [lease.attempt for lease in leases],
-                [lease.token for lease in leases],
-            )
-        kept = {(row["task_id"], row["attempt"]): row for row in rows}
+            kept = await operations.renew(connection, TASK, proofs, returning=_RENEWED)
         lost = []
-        for lease in leases:
-            row = kept.get((lease.task_id, lease.attempt))
+        for lease, proof in zip(leases, proofs, strict=True):
+            row = kept.get(proof)
             if row is None or row["cancel_requested"]:
                 lost.append(lease)
             if row is not None and row["cancel_requested"]:
@@ -172,7 +153,7 @@ class LocalTasks:
             self._scope, stream, grant.execution_id, "task.started", stream.stream_id, node_name=grant.job,
             meta={"attempt": lease.attempt, "application_id": application_id, "job_tag": job_tag},
         )  # fmt: skip
-        fence = Fence("task", 0, lease.task_id, lease.attempt, lease.token)
+        fence = fences.held(TASK, lease.proof)
         await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
 
     async def complete(

@@ -9,6 +9,7 @@ import msgspec
 import orjson
 
 from noetl.dispatch.tasks.jobs import JobFacts
+from noetl.leases.kinds import TASK
 from noetl.ledger.database import Connection
 from noetl.model.dataset import ALL, projected
 from noetl.model.payload_ref import PayloadRef
@@ -35,12 +36,12 @@ _CURSORS: Final = """
 SELECT dataset_version::text AS dataset_version, partition_key, version FROM noetl.dataset_cursor
 WHERE consumer = $1 AND dataset_version = ANY ($2::uuid[])
 """
-_OPEN: Final = """
+_OPEN: Final = f"""
 SELECT task_id::text AS task_id, inputs, inputs_ref FROM noetl.task
-WHERE generation = $1 AND runtime = $2 AND available_at IS NOT NULL AND lease_token IS NULL
+WHERE generation = $1 AND runtime = $2 AND {TASK.waiting()}
 UNION ALL
 SELECT task_id::text, inputs, inputs_ref FROM noetl.task WHERE generation = $1 AND status = 'Running'
-"""
+"""  # noqa: S608
 _ANY_TASK: Final = """
 SELECT found.dedupe_key FROM unnest($2::text[]) AS w (partition_key) CROSS JOIN LATERAL (
     SELECT t.dedupe_key FROM noetl.task AS t WHERE t.generation = $1 AND t.partition_key = w.partition_key

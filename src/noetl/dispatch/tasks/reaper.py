@@ -13,20 +13,22 @@ from noetl.dispatch.tasks.ending import Ending
 from noetl.dispatch.tasks.runs import Runs
 from noetl.errors import Conflict
 from noetl.faults import reach
+from noetl.leases import fences, statements
+from noetl.leases.kinds import TASK
 from noetl.ledger.database import Database
 from noetl.ledger.port import Ledger
-from noetl.ledger.transition import Append, Fence, Transition
+from noetl.ledger.transition import Append, Transition
 from noetl.model.stream import Scope
 from noetl.model.task import TaskLease
 from noetl.plan import identity
 
 _log = logging.getLogger(__name__)
 
-_EXPIRED: Final = """
-SELECT tenant_id, organization_id, task_id::text AS task_id, job, execution_id, attempt, max_attempts,
-       lease_token::text AS lease_token, worker, cancel_requested FROM noetl.task
-WHERE status = 'Running' AND lease_until <= clock_timestamp() ORDER BY lease_until LIMIT 200
-"""
+_EXPIRED: Final = statements.expired(
+    TASK,
+    "tenant_id, organization_id, task_id::text AS task_id, job, execution_id, attempt, max_attempts,"
+    f" {TASK.token}::text AS token, worker, cancel_requested",
+)
 
 
 class TaskReaper:
@@ -86,9 +88,9 @@ class TaskReaper:
         return 1
 
     async def _record(self, scope: Scope, row: Any) -> None:
-        attempt, token = row["attempt"], row["lease_token"]
+        attempt = row["attempt"]
+        lease = TaskLease(task_id=row["task_id"], attempt=attempt, token=row["token"], seconds=0.0)
         if row["cancel_requested"]:
-            lease = TaskLease(task_id=row["task_id"], attempt=attempt, token=token, seconds=0.0)
             await self._ending.cancelled(scope, row["execution_id"], row["job"], lease, expired=True)
             return
         lost = f"its worker {row['worker']} was lost"
@@ -102,5 +104,5 @@ class TaskReaper:
         draft = self._drafting.one(
             scope, stream, row["execution_id"], said, stream.stream_id, node_name=row["job"], meta=meta, error=error
         )
-        fence = Fence("task", 0, row["task_id"], attempt, token, "expired")
+        fence = fences.expired(TASK, lease.proof)
         await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))

@@ -7,13 +7,14 @@ from typing import Final
 
 from noetl.dispatch.tasks.outbox import OutboxRow
 from noetl.dispatch.tasks.wakeups.port import Wakeup, Wakeups
+from noetl.leases.kinds import TASK
 from noetl.ledger.database import Database
 from noetl.model.stream import Scope
 
-_WAITING: Final = """
+_WAITING: Final = f"""
 SELECT t.task_id::text AS task_id, t.runtime FROM noetl.task AS t
-WHERE t.task_id = ANY ($1::uuid[]) AND t.available_at IS NOT NULL AND t.lease_token IS NULL
-"""
+WHERE t.task_id = ANY ($1::uuid[]) AND {TASK.waiting("t")}
+"""  # noqa: S608
 
 
 class Waking:
