@@ -7,6 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from noetl.catalog.playbook_rows import PostgresEntries
 from noetl.catalog.playbooks import Catalog
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
@@ -242,7 +243,7 @@ async def test_what_heartbeats_move_is_not_compared(story: Driven, database: Dat
 @pytest.fixture
 async def catalog(ledger: PostgresLedger, database: Database) -> Catalog:
     """A catalog with three versions of one path, of which one is removed and one was removed and restored."""
-    catalog = Catalog(database, ledger, MemoryPayloadStore(), IDS.mint, "tests")
+    catalog = Catalog(PostgresEntries(database, ledger), MemoryPayloadStore(), IDS.mint, "tests")
     for number in range(3):
         await catalog.register(SCOPE, f"{PLAYBOOK}    desc: number {number}\n")
     for version, removed in ((1, True), (2, True), (2, False)):

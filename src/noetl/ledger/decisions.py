@@ -14,7 +14,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from noetl.ledger.database import Connection
-from noetl.ledger.port import Ledger
 from noetl.model.event import Appended, Draft
 from noetl.model.stream import Scope, Stream
 
@@ -38,7 +37,3 @@ class RowDecisions(Protocol):
     def decision(self, scope: Scope) -> AbstractAsyncContextManager[RowDecision]:
         """Open a transaction for changing rows and recording that change as events, both or neither."""
         ...
-
-
-class DecidingLedger(Ledger, RowDecisions, Protocol):
-    """A ledger for those who do both."""

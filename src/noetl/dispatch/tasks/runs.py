@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.facts.postgres import PostgresFacts
 from noetl.dispatch.request_keys import request_key, stands_for
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.tasks.by_hand import TasksByHand
@@ -206,7 +207,7 @@ class Runs:
         return Append(stream, [draft], 0)
 
     async def _keyed(self, scope: Scope, key: str) -> int:
-        return await stands_for(self._database, scope, key) or self._mint()
+        return await stands_for(PostgresFacts(self._database), scope, key) or self._mint()
 
     async def settle(self, scope: Scope, execution_id: int) -> RunEnd:
         """End a run that has nothing left to do, and say how it stands."""
