@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 
 from noetl.dispatch.executions import Executions
-from noetl.dispatch.open_work.port import Descendant, OpenWork
+from noetl.dispatch.open_executions.port import Descendant, OpenExecutions
 from noetl.model.stream import Scope
 from noetl.plan.state import State
 from noetl.plan.trigger import Cancelled
@@ -23,8 +23,8 @@ AT_ONCE = 16
 class Cascade:
     """Cancels executions of all organizations; `stopped` is called when some were."""
 
-    def __init__(self, work: OpenWork, executions: Executions, stopped: Callable[[], None]) -> None:
-        self._work = work
+    def __init__(self, running: OpenExecutions, executions: Executions, stopped: Callable[[], None]) -> None:
+        self._open = running
         self._executions = executions
         self._stopped = stopped
 
@@ -43,7 +43,7 @@ class Cascade:
         wish = Cancelled(
             reason=f"its parent {parent.execution_id} ended as {parent.status}", by=f"execution/{parent.execution_id}"
         )
-        for execution_id in await self._work.waited_for(scope, parent.execution_id):
+        for execution_id in await self._open.waited_for(scope, parent.execution_id):
             await self.cancel(scope, execution_id, wish)
 
     async def _below(
@@ -53,9 +53,9 @@ class Cascade:
         problems: list[BaseException] = []
         seen, above = {top}, [top]
         while True:
-            found = _unseen(await self._work.below(scope, above), seen)
+            found = _unseen(await self._open.below(scope, above), seen)
             if not found and below_ended:
-                found = _unseen(await self._work.outlived(scope, top), seen)
+                found = _unseen(await self._open.outlived(scope, top), seen)
             if not found:
                 break
             for _, level in groupby(found, key=lambda one: one.level):

@@ -63,7 +63,7 @@ class Engine:
         max_child_depth: int = MAX_CHILD_DEPTH,
     ) -> None:
         self._stores = stores
-        work, facts = stores.work, stores.facts
+        work, running, facts = stores.work, stores.running, stores.facts
         self._mint = mint
         self.work = Signal()
         """Touched when commands wait for a worker."""
@@ -82,11 +82,11 @@ class Engine:
         self.frames = Frames(
             work, facts, ledger, self._drafting, Gathering(facts, for_consumer(payloads, "reducer")), self.work.touch
         )
-        orphans = Orphans(work, facts)
-        self._cascade = Cascade(work, self.executions, self.work.touch)
+        orphans = Orphans(running, facts)
+        self._cascade = Cascade(running, self.executions, self.work.touch)
         self.children = Children(work, facts, self.executions, self.catalog, orphans, self.ended)
         self.reaper = Reaper(
-            work, facts, ledger, self.executions, self.frames, self.children, orphans, self._cascade, self._drafting,
+            work, running, facts, ledger, self.executions, self.frames, self.children, orphans, self._cascade, self._drafting,
             self.work, every_seconds=reap_every_seconds, idle_seconds=idle_seconds,
         )  # fmt: skip
         self.executions.on_issued = lambda scope, count: self.work.touch()
@@ -114,7 +114,7 @@ class Engine:
     def dispatch(self, scope: Scope) -> LocalDispatch:
         """Return the dispatch of an organization for workers in this process."""
         return LocalDispatch(
-            scope, self._stores.work, self._stores.facts, self._ledger, self.executions, self.frames, self.children, self.catalog,
+            scope, self._stores.work, self._stores.running, self._stores.facts, self._ledger, self.executions, self.frames, self.children, self.catalog,
             self._drafting, self.work, self.so_far,
         )  # fmt: skip
 

@@ -17,6 +17,7 @@ from noetl.dispatch.frames import Frames
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, FrameSoFar, LeaseRef
 from noetl.dispatch.handing import grant_of
 from noetl.dispatch.locality import Claimant, Wish, claimant, opening
+from noetl.dispatch.open_executions.port import OpenExecutions
 from noetl.dispatch.open_work.port import OpenWork, PendingCommand
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.so_far import LoopsSoFar
@@ -44,6 +45,7 @@ class LocalDispatch:
         self,
         scope: Scope,
         work: OpenWork,
+        running: OpenExecutions,
         facts: Facts,
         ledger: Ledger,
         executions: Executions,
@@ -56,6 +58,7 @@ class LocalDispatch:
     ) -> None:
         self._scope = scope
         self._work = work
+        self._open = running
         self._facts = facts
         self._ledger = ledger
         self._executions = executions
@@ -253,4 +256,4 @@ class LocalDispatch:
 
     async def ended(self, executions: Sequence[int]) -> list[int]:
         """Return those that are not among the open ones."""
-        return await self._work.ended(self._scope, executions)
+        return await self._open.ended(self._scope, executions)

@@ -7,7 +7,7 @@ Whoever ended it mostly stops them at once; here they are known by when that did
 from __future__ import annotations
 
 from noetl.dispatch.facts.port import Facts
-from noetl.dispatch.open_work.port import OpenWork
+from noetl.dispatch.open_executions.port import OpenExecutions
 from noetl.model.stream import Scope
 
 KEPT = 10_000
@@ -17,8 +17,8 @@ KEPT = 10_000
 class Orphans:
     """Tells them from those that may go on, and remembers the latter."""
 
-    def __init__(self, work: OpenWork, facts: Facts) -> None:
-        self._work = work
+    def __init__(self, running: OpenExecutions, facts: Facts) -> None:
+        self._open = running
         self._facts = facts
         self.let_be: set[int] = set()
         """Children that go on though their parent has ended."""
@@ -37,7 +37,7 @@ class Orphans:
 
     async def why_below(self, scope: Scope, execution_id: int) -> str | None:
         """Say why an open execution goes on for nobody, whoever above it has ended; None if it may go on."""
-        top = await self._work.top_of(scope, execution_id)
+        top = await self._open.top_of(scope, execution_id)
         if top is None or top.parent_execution_id is None:
             return None
         orphan = top.execution_id

@@ -15,7 +15,8 @@ from noetl.dispatch.executions import Executions
 from noetl.dispatch.facts.port import Facts
 from noetl.dispatch.frames import Frames, proof_of
 from noetl.dispatch.local import MAX_ATTEMPTS
-from noetl.dispatch.open_work.port import HeldFrame, LostCommand, OpenExecution, OpenWork, SuspendedCommand
+from noetl.dispatch.open_executions.port import OpenExecution, OpenExecutions
+from noetl.dispatch.open_work.port import HeldFrame, LostCommand, OpenWork, SuspendedCommand
 from noetl.dispatch.orphans import Orphans
 from noetl.dispatch.repeating import Repeating
 from noetl.dispatch.signal import Signal
@@ -38,6 +39,7 @@ class Reaper:
     def __init__(
         self,
         work: OpenWork,
+        running: OpenExecutions,
         facts: Facts,
         ledger: Ledger,
         executions: Executions,
@@ -52,6 +54,7 @@ class Reaper:
         idle_seconds: float = 10.0,
     ) -> None:
         self._work = work
+        self._open = running
         self._facts = facts
         self._ledger = ledger
         self._executions = executions
@@ -90,9 +93,9 @@ class Reaper:
             done += await self._tried(self._command(command))
         for suspended in await self._work.forgotten(self._idle):
             done += await self._tried(self._suspended(suspended))
-        for orphan in await self._work.orphans(self._idle, self._orphans.let_be):
+        for orphan in await self._open.orphans(self._idle, self._orphans.let_be):
             done += await self._tried(self._orphan(orphan))
-        for idle in await self._work.idle(self._idle):
+        for idle in await self._open.idle(self._idle):
             done += await self._tried(self._executions.trigger(idle.scope, idle.execution_id, Doubt()))
         return done
 

@@ -10,6 +10,9 @@ from noetl.catalog.playbooks import CatalogEntries
 from noetl.dispatch.facts.memory import MemoryFacts
 from noetl.dispatch.facts.port import Facts
 from noetl.dispatch.facts.postgres import PostgresFacts
+from noetl.dispatch.open_executions.memory import MemoryOpenExecutions
+from noetl.dispatch.open_executions.port import OpenExecutions
+from noetl.dispatch.open_executions.postgres import PostgresOpenExecutions
 from noetl.dispatch.open_work.memory import MemoryOpenWork
 from noetl.dispatch.open_work.port import OpenWork
 from noetl.dispatch.open_work.postgres import PostgresOpenWork
@@ -21,18 +24,26 @@ from noetl.ledger.port import Ledger
 
 @dataclass(frozen=True)
 class EngineStores:
-    """Where an engine finds playbooks, open work and recorded facts."""
+    """Where an engine finds playbooks, open work, open executions and recorded facts."""
 
     entries: CatalogEntries
     work: OpenWork
+    running: OpenExecutions
     facts: Facts
 
 
 def postgres_stores(database: Database, ledger: RowDecisions) -> EngineStores:
     """Return the stores in a database."""
-    return EngineStores(PostgresEntries(database, ledger), PostgresOpenWork(database), PostgresFacts(database))
+    return EngineStores(
+        PostgresEntries(database, ledger),
+        PostgresOpenWork(database),
+        PostgresOpenExecutions(database),
+        PostgresFacts(database),
+    )
 
 
 def memory_stores(work: MemoryWork, ledger: Ledger) -> EngineStores:
     """Return the stores over a ledger in memory."""
-    return EngineStores(MemoryEntries(ledger), MemoryOpenWork(work, ledger), MemoryFacts(ledger))
+    return EngineStores(
+        MemoryEntries(ledger), MemoryOpenWork(work), MemoryOpenExecutions(work, ledger), MemoryFacts(ledger)
+    )

@@ -18,6 +18,8 @@ NEIGHBOUR = Scope("globex", "care")
 IDS = SnowflakeGenerator(31, lambda: time.time_ns() // 1_000_000)
 RUN_OUT = -1.0
 """Seconds of a lease that has run out when it is given."""
+LONG = 1e9
+"""Seconds that nothing in a test has waited."""
 
 
 def token() -> str:
@@ -119,3 +121,10 @@ def joined(*transitions: Transition) -> Transition:
         tuple(append for transition in transitions for append in transition.appends),
         tuple(fence for transition in transitions for fence in transition.fences),
     )
+
+
+async def child_of(ledger: Ledger, parent: Driven, **meta: Any) -> Driven:
+    """Start an execution below another."""
+    child = Driven()
+    await ledger.transact(child.requested(parent_execution_id=parent.execution_id, meta=meta))
+    return child

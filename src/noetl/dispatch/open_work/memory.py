@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 
 from noetl.dispatch.open_work.port import (
-    Descendant,
     FrameInHand,
     FreeFrame,
     HeldFrame,
     LostCommand,
-    OpenExecution,
     OpenStage,
     PendingCommand,
     SuspendedCommand,
@@ -21,21 +19,18 @@ from noetl.dispatch.open_work.port import (
 from noetl.leases.kinds import Kind
 from noetl.leases.open_work import Nearness
 from noetl.ledger.memory_work import MemoryWork
-from noetl.ledger.port import LedgerReader
 from noetl.ledger.transition import Fence
 from noetl.ledger.work_rows import WorkRow
-from noetl.model.event import Event
 from noetl.model.lease import Proof
 from noetl.model.payload_ref import PayloadRef
-from noetl.model.stream import Scope, execution_stream
+from noetl.model.stream import Scope
 
 
 class MemoryOpenWork:
     """See `OpenWork` for the promises."""
 
-    def __init__(self, work: MemoryWork, ledger: LedgerReader) -> None:
+    def __init__(self, work: MemoryWork) -> None:
         self._work = work
-        self._ledger = ledger
 
     async def pending(self, scope: Scope, want: int, near: Nearness, *, loops: bool) -> list[PendingCommand]:
         """Return commands that a worker may claim now."""
@@ -131,56 +126,6 @@ class MemoryOpenWork:
         row = self._work.row(scope, "command", execution_id, command_id)
         return row is not None and row["status"] == "SUSPENDED"
 
-    async def ended(self, scope: Scope, executions: Sequence[int]) -> list[int]:
-        """Return those executions that are not open."""
-        return [one for one in executions if not self._is_open(scope, one)]
-
-    async def waited_for(self, scope: Scope, execution_id: int) -> list[int]:
-        """Return the open executions that an execution waits for."""
-        found = []
-        for row in self._rows(scope, "execution_head", parent_execution_id=str(execution_id)):
-            requested = await self._requested(scope, int(row["execution_id"]))
-            if requested is not None and requested.meta.get("detached") is None:
-                found.append(int(row["execution_id"]))
-        return found
-
-    async def below(self, scope: Scope, executions: Sequence[int]) -> list[Descendant]:
-        """Return the open executions below these."""
-        found: list[Descendant] = []
-        above, level = set(executions), 0
-        while above:
-            level += 1
-            rows = [row for row in self._rows(scope, "execution_head") if _id(row["parent_execution_id"]) in above]
-            these = [Descendant(int(row["execution_id"]), int(row["parent_execution_id"]), level) for row in rows]
-            found += sorted(these, key=lambda one: one.execution_id)
-            above = {one.execution_id for one in these}
-        return found
-
-    async def outlived(self, scope: Scope, execution_id: int) -> list[Descendant]:
-        """Return the open executions that an execution started and whose parent has ended."""
-        found = []
-        for one in self._outliving(scope):
-            parent = above = one.parent_execution_id
-            while above is not None and above != execution_id:
-                requested = await self._requested(scope, above)
-                above = None if requested is None else requested.parent_execution_id
-            if above is not None and parent is not None:
-                found.append(Descendant(one.execution_id, parent, 1))
-        return sorted(found, key=lambda one: one.execution_id)
-
-    async def top_of(self, scope: Scope, execution_id: int) -> OpenExecution | None:
-        """Return the highest execution above an open one, if its own parent has ended."""
-        at: int | None = execution_id
-        while at is not None:
-            row = self._work.row(scope, "execution_head", at, str(at))
-            if row is None:
-                return None
-            parent = _id(row["parent_execution_id"])
-            if parent is not None and not self._is_open(scope, parent):
-                return OpenExecution(scope, at, parent)
-            at = parent
-        return None
-
     async def expired_commands(self) -> list[LostCommand]:
         """Return commands whose leases ran out."""
         return [
@@ -213,42 +158,10 @@ class MemoryOpenWork:
             if _time(row["available_at"]) < since and not self._is_open(scope, int(row["child_execution_id"]))
         ]
 
-    async def orphans(self, idle_seconds: float, but: Collection[int]) -> list[OpenExecution]:
-        """Return executions whose parent has ended."""
-        return [
-            one
-            for scope in self._work.scopes()
-            for one in self._outliving(scope, idle_seconds)
-            if one.execution_id not in but
-        ]
-
-    async def idle(self, idle_seconds: float) -> list[OpenExecution]:
-        """Return executions that have no command."""
-        found = []
-        for scope in self._work.scopes():
-            busy = {row["execution_id"] for row in self._rows(scope, "command")}
-            for row in self._heads(scope, idle_seconds):
-                if row["execution_id"] not in busy:
-                    found.append(OpenExecution(scope, int(row["execution_id"])))
-        return found
-
     def _rows(self, scope: Scope, table: str, **values: str) -> Iterator[WorkRow]:
         for row in list(self._work.rows(scope, table).values()):
             if all(row[name] == value for name, value in values.items()):
                 yield row
-
-    def _heads(self, scope: Scope, idle_seconds: float) -> Iterable[WorkRow]:
-        """Give executions that were requested so long ago, the oldest first."""
-        since = self._work.now() - timedelta(seconds=idle_seconds)
-        rows = [row for row in self._rows(scope, "execution_head") if _time(row["requested_at"]) < since]
-        return sorted(rows, key=lambda row: _time(row["requested_at"]))
-
-    def _outliving(self, scope: Scope, idle_seconds: float = 0.0) -> Iterator[OpenExecution]:
-        rows = self._heads(scope, idle_seconds) if idle_seconds else self._rows(scope, "execution_head")
-        for row in rows:
-            parent = _id(row["parent_execution_id"])
-            if parent is not None and not self._is_open(scope, parent):
-                yield OpenExecution(scope, int(row["execution_id"]), parent)
 
     def _expired(self, table: str, status: str) -> Iterator[tuple[Scope, WorkRow]]:
         found = []
@@ -286,11 +199,6 @@ class MemoryOpenWork:
 
     def _is_open(self, scope: Scope, execution_id: int) -> bool:
         return self._work.row(scope, "execution_head", execution_id, str(execution_id)) is not None
-
-    async def _requested(self, scope: Scope, execution_id: int) -> Event | None:
-        async for event in self._ledger.read(execution_stream(scope, execution_id)):
-            return event if event.event_type == "execution.requested" else None
-        return None
 
 
 def _fence(kind: Kind, proof: Proof) -> Fence:

@@ -9,12 +9,10 @@ import msgspec
 import orjson
 
 from noetl.dispatch.open_work.port import (
-    Descendant,
     FrameInHand,
     FreeFrame,
     HeldFrame,
     LostCommand,
-    OpenExecution,
     OpenStage,
     PendingCommand,
     SuspendedCommand,
@@ -41,68 +39,11 @@ WHERE s.execution_id = $1 AND f.status = 'LEASED' ORDER BY s.stage_id
 _IS_SUSPENDED: Final = """
 SELECT EXISTS (SELECT FROM noetl.command WHERE execution_id = $1 AND command_id = $2 AND status = 'SUSPENDED')
 """
-_ENDED: Final = """
-SELECT own.execution_id FROM unnest($1::bigint[]) AS own (execution_id)
-WHERE NOT EXISTS (SELECT FROM noetl.execution_head AS known WHERE known.execution_id = own.execution_id)
-"""
-_WAITED: Final = """
-SELECT h.execution_id FROM noetl.execution_head AS h JOIN noetl.known_event AS e USING (execution_id)
-WHERE h.parent_execution_id = $1 AND e.event_type = 'execution.requested' AND e.meta ->> 'detached' IS NULL
-"""
-_BELOW: Final = """
-WITH RECURSIVE below AS (
-    SELECT h.execution_id, h.parent_execution_id, 1 AS level FROM noetl.execution_head AS h
-    WHERE h.parent_execution_id = ANY ($1::bigint[])
-    UNION ALL
-    SELECT h.execution_id, h.parent_execution_id, below.level + 1
-    FROM below JOIN noetl.execution_head AS h ON h.parent_execution_id = below.execution_id
-)
-SELECT execution_id, parent_execution_id, level FROM below ORDER BY level, execution_id
-"""
-# Who started those that outlived their parents is known from what these were requested with.
-_OUTLIVED: Final = """
-WITH RECURSIVE up AS (
-    SELECT h.execution_id, h.parent_execution_id, h.parent_execution_id AS above FROM noetl.execution_head AS h
-    WHERE h.parent_execution_id IS NOT NULL AND NOT EXISTS (
-        SELECT FROM noetl.execution_head AS p WHERE p.execution_id = h.parent_execution_id)
-    UNION
-    SELECT up.execution_id, up.parent_execution_id, e.parent_execution_id
-    FROM up JOIN noetl.known_event AS e ON e.execution_id = up.above AND e.event_type = 'execution.requested'
-    WHERE up.above <> $1 AND e.parent_execution_id IS NOT NULL
-)
-SELECT execution_id, parent_execution_id, 1 AS level FROM up WHERE above = $1 ORDER BY execution_id
-"""
-# Upwards as far as executions are open: whoever is let be by an ended parent is the first of a family of its own.
-_TOP_OF: Final = """
-WITH RECURSIVE up AS (
-    SELECT h.tenant_id, h.organization_id, h.execution_id, h.parent_execution_id FROM noetl.execution_head AS h
-    WHERE h.execution_id = $1
-    UNION
-    SELECT h.tenant_id, h.organization_id, h.execution_id, h.parent_execution_id
-    FROM up JOIN noetl.execution_head AS h ON h.execution_id = up.parent_execution_id
-)
-SELECT * FROM up WHERE up.parent_execution_id IS NOT NULL AND NOT EXISTS (
-    SELECT FROM noetl.execution_head AS p WHERE p.execution_id = up.parent_execution_id)
-"""
 _FORGOTTEN: Final = """
 SELECT c.tenant_id, c.organization_id, c.execution_id, c.command_id, c.child_execution_id FROM noetl.command AS c
 WHERE c.status = 'SUSPENDED' AND c.available_at < clock_timestamp() - make_interval(secs => $1) AND NOT EXISTS (
     SELECT FROM noetl.execution_head AS h WHERE h.tenant_id = c.tenant_id AND h.organization_id = c.organization_id
     AND h.execution_id = c.child_execution_id) LIMIT 200
-"""
-_ORPHANS: Final = """
-SELECT h.tenant_id, h.organization_id, h.execution_id, h.parent_execution_id FROM noetl.execution_head AS h
-WHERE h.parent_execution_id IS NOT NULL AND h.requested_at < clock_timestamp() - make_interval(secs => $1)
-AND NOT EXISTS (
-    SELECT FROM noetl.execution_head AS p WHERE p.tenant_id = h.tenant_id AND p.organization_id = h.organization_id
-    AND p.execution_id = h.parent_execution_id)
-AND NOT h.execution_id = ANY ($2::bigint[]) ORDER BY h.requested_at LIMIT 200
-"""
-_IDLE: Final = """
-SELECT h.tenant_id, h.organization_id, h.execution_id FROM noetl.execution_head AS h
-WHERE h.requested_at < clock_timestamp() - make_interval(secs => $1) AND NOT EXISTS (
-    SELECT FROM noetl.command AS c WHERE c.tenant_id = h.tenant_id AND c.organization_id = h.organization_id
-    AND c.execution_id = h.execution_id) LIMIT 200
 """
 
 
@@ -159,27 +100,6 @@ class PostgresOpenWork:
         """Tell whether a command waits for a child execution."""
         return bool((await self._rows(scope, _IS_SUSPENDED, execution_id, command_id))[0]["exists"])
 
-    async def ended(self, scope: Scope, executions: Sequence[int]) -> list[int]:
-        """Return those executions that are not open."""
-        return [row["execution_id"] for row in await self._rows(scope, _ENDED, list(executions))]
-
-    async def waited_for(self, scope: Scope, execution_id: int) -> list[int]:
-        """Return the open executions that an execution waits for."""
-        return [row["execution_id"] for row in await self._rows(scope, _WAITED, execution_id)]
-
-    async def below(self, scope: Scope, executions: Sequence[int]) -> list[Descendant]:
-        """Return the open executions below these."""
-        return [Descendant(**_named(row)) for row in await self._rows(scope, _BELOW, list(executions))]
-
-    async def outlived(self, scope: Scope, execution_id: int) -> list[Descendant]:
-        """Return the open executions that an execution started and whose parent has ended."""
-        return [Descendant(**_named(row)) for row in await self._rows(scope, _OUTLIVED, execution_id)]
-
-    async def top_of(self, scope: Scope, execution_id: int) -> OpenExecution | None:
-        """Return the highest execution above an open one, if its own parent has ended."""
-        rows = await self._rows(scope, _TOP_OF, execution_id)
-        return _scoped(OpenExecution, rows[0]) if rows else None
-
     async def expired_commands(self) -> list[LostCommand]:
         """Return commands whose leases ran out."""
         return [_scoped(LostCommand, row) for row in await self._leases.expired_commands()]
@@ -191,14 +111,6 @@ class PostgresOpenWork:
     async def forgotten(self, idle_seconds: float) -> list[SuspendedCommand]:
         """Return commands that wait for a child that is not open."""
         return [_scoped(SuspendedCommand, row) for row in await self._rows(None, _FORGOTTEN, idle_seconds)]
-
-    async def orphans(self, idle_seconds: float, but: Collection[int]) -> list[OpenExecution]:
-        """Return executions whose parent has ended."""
-        return [_scoped(OpenExecution, row) for row in await self._rows(None, _ORPHANS, idle_seconds, list(but))]
-
-    async def idle(self, idle_seconds: float) -> list[OpenExecution]:
-        """Return executions that have no command."""
-        return [_scoped(OpenExecution, row) for row in await self._rows(None, _IDLE, idle_seconds)]
 
     async def _rows(self, scope: Scope | None, query: str, *values: Any) -> list[Any]:
         async with self._database.transaction(scope, "reaper" if scope is None else "runtime") as connection:
