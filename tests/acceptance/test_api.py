@@ -14,6 +14,7 @@ import pytest
 
 from noetl.api.serve import serve
 from noetl.api.services import Services
+from noetl.catalog.playbook_rows import PostgresEntries
 from noetl.catalog.playbooks import Catalog
 from noetl.credentials.keyring import KeyRing
 from noetl.credentials.store import CredentialStore
@@ -80,7 +81,9 @@ async def api(owner_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             worker_database=runtime.database,
             ledger=people.ledger,
             history=people.history,
-            catalog=Catalog(people.database, people.ledger, people.payloads, people.ids.mint, producer),
+            catalog=Catalog(
+                PostgresEntries(people.database, people.ledger), people.payloads, people.ids.mint, producer
+            ),
             payloads=people.payloads,
             replay=people.replay,
             verifier=people.verifier,

@@ -31,7 +31,7 @@ from noetl.runtime.fabric import close_fabrics
 from noetl.runtime.settings import Settings
 from noetl.runtime.telemetry import Metrics
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.testing.playbooks import playbook
+from noetl.testing.playbook_runs import playbook
 
 pytestmark = pytest.mark.service
 

@@ -25,7 +25,7 @@ from noetl.stream.nats import NatsStream
 from noetl.stream.nats_connection import NatsConnection
 from noetl.stream.port import WRITES
 from noetl.testing.parity import assert_parity, connect
-from noetl.testing.playbooks import playbook
+from noetl.testing.playbook_runs import playbook
 from noetl.testing.write_paths import assert_alike, write_path_stream
 
 pytestmark = pytest.mark.service

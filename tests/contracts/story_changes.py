@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.ledger.transition import Append, Transition
-
-from .piped import Piped, named
+from noetl.testing.pipeline_changes import Piped, named
 
 _BY = {"by": "ann"}
 

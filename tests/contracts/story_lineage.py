@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.ledger.transition import Transition
-
-from .driven import one
-from .piped import Piped, named
+from noetl.testing.execution_changes import one
+from noetl.testing.pipeline_changes import Piped, named
 
 
 def some_lineage(dag: Piped) -> list[Transition]:

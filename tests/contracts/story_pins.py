@@ -7,8 +7,7 @@ from typing import Any
 from noetl.ledger.transition import Append, Transition
 from noetl.model.catalogue.retention import PINS_STREAM
 from noetl.model.mark import Mark
-
-from .piped import Piped, named
+from noetl.testing.pipeline_changes import Piped, named
 
 
 def some_pins(dag: Piped) -> list[Transition]:

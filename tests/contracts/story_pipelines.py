@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.ledger.transition import Transition
+from noetl.testing.execution_changes import joined, one, token
+from noetl.testing.pipeline_changes import Piped, named
 
-from .driven import joined, one, token
-from .piped import Piped, named
 from .story_alerts import some_alerts
 from .story_changes import some_changes
 from .story_lineage import some_lineage

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.ledger.transition import Append, Transition
-
-from .driven import IDS
-from .piped import Piped, named
+from noetl.testing.execution_changes import IDS
+from noetl.testing.pipeline_changes import Piped, named
 
 
 def some_queries(dag: Piped) -> list[Transition]:

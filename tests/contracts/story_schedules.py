@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.ledger.transition import Append, Transition
-
-from .driven import one, token
-from .piped import Piped, named
+from noetl.testing.execution_changes import one, token
+from noetl.testing.pipeline_changes import Piped, named
 
 DAY = "2026-03-01T{:02}:00:00Z"
 

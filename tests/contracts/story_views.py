@@ -6,8 +6,7 @@ from typing import Any
 
 from noetl.ledger.transition import Append, Transition
 from noetl.model.mark import Mark
-
-from .piped import Piped, named
+from noetl.testing.pipeline_changes import Piped, named
 
 
 def some_views(dag: Piped) -> list[Transition]:

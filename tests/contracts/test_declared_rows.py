@@ -29,11 +29,12 @@ from noetl.payloads.memory import MemoryPayloadStore
 from noetl.project.folds.open_work import OpenWork
 from noetl.project.folds.pipelines.fold import Pipelines
 from noetl.project.folds.pipelines.tables import KEYS
+from noetl.testing.execution_changes import IDS, SCOPE, Driven, one, token
+from noetl.testing.open_work_story import whole_story as open_work_story
+from noetl.testing.pipeline_changes import Piped
 
-from .driven import IDS, SCOPE, Driven, one, rows, token
-from .piped import Piped
-from .story_open_work import whole_story as open_work_story
 from .story_pipelines import what_seldom_happens, whole_story
+from .work_tables import rows
 
 OPEN_WORK = {
     "execution_head": ("execution_id",),

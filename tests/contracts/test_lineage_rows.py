@@ -7,10 +7,11 @@ import pytest
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.replay.pipelines import pipeline_differences
+from noetl.testing.execution_changes import SCOPE
+from noetl.testing.pipeline_changes import Piped, named
 
-from .driven import SCOPE, rows
-from .piped import Piped, named
 from .story_lineage import some_lineage
+from .work_tables import rows
 
 pytestmark = pytest.mark.service
 

@@ -16,8 +16,10 @@ import pytest
 
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant, FrameReport
-from noetl.dispatch.local import _PENDING
 from noetl.dispatch.locality import Patience, Wish, claimant, may_take, opening
+from noetl.dispatch.open_work.postgres import PostgresOpenWork
+from noetl.dispatch.stores import postgres_stores
+from noetl.leases.open_work import Nearness
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.event import Event
@@ -31,8 +33,9 @@ from noetl.runtime.engine import open_engine, open_worker
 from noetl.runtime.fabric import close_fabrics
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import open_runtime
+from noetl.testing.execution_changes import IDS, SCOPE, Driven
 
-from .driven import IDS, SCOPE, Driven, rows
+from .work_tables import rows
 
 pytestmark = pytest.mark.service
 
@@ -63,7 +66,14 @@ class Ground:
         self.ledger = ledger
         self.payloads = MemoryPayloadStore()
         self.engine = Engine(
-            database, ledger, self.payloads, IDS.mint, IDS.mint_many, "tests", kinds=("noop",), patience=patience
+            postgres_stores(database, ledger),
+            ledger,
+            self.payloads,
+            IDS.mint,
+            IDS.mint_many,
+            "tests",
+            kinds=("noop",),
+            patience=patience,
         )
         self.dispatch = self.engine.dispatch(SCOPE)
 
@@ -209,7 +219,7 @@ async def test_the_database_and_the_rule_say_the_same(
     """INV-111."""
     places = [None, Place("n1", "z1", "r1"), Place("n2", "z1", "r1"), Place("n3", "z2", "r1"), Place("n4", "z1", "r2")]
     places += [Place("n5"), Place("n6", "z1")]
-    run = Driven()
+    run, work = Driven(), PostgresOpenWork(database)
     await ledger.transact(run.requested())
     for number, place in enumerate(places):
         given = {} if place is None else {"near": msgspec.to_builtins(place)}
@@ -228,14 +238,12 @@ async def test_the_database_and_the_rule_say_the_same(
         await _age(owner_url, 50.0 if waited == 50.0 else 100.0)
         for who in (claimant(name, wish) for name in names for wish in wishes):
             for patience in patiences:
-                async with database.transaction(SCOPE) as connection:
-                    found = await connection.fetch(
-                        _PENDING, 100, who.node, who.zone, who.region, *opening(who, patience), True
-                    )
+                near = Nearness(who.node, who.zone, who.region, opening(who, patience))
+                found = await work.pending(SCOPE, 100, near, loops=True)
                 expected = {
                     f"s{number}/1/0" for number, place in enumerate(places) if may_take(who, place, waited, patience)
                 }
-                assert {row["command_id"] for row in found} == expected, (who, patience, waited)
+                assert {one.command_id for one in found} == expected, (who, patience, waited)
 
 
 LARGE = """

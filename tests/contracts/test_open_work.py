@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import asyncpg
 import pytest
 
+from noetl.catalog.playbook_rows import PostgresEntries
 from noetl.catalog.playbooks import Catalog
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
@@ -16,11 +16,9 @@ from noetl.project.upcast import Upcasters
 from noetl.replay.open_work import SHOWN, open_work_differences
 from noetl.replay.report import Difference
 from noetl.testing.drafts import Drafts
+from noetl.testing.execution_changes import IDS, SCOPE, Driven
+from noetl.testing.open_work_story import whole_story
 from noetl.testing.parity import Projections, connect
-from noetl.testing.runs import framed_run
-
-from .driven import IDS, NEIGHBOUR, SCOPE, Driven, rows, token
-from .story_open_work import whole_story
 
 pytestmark = pytest.mark.service
 
@@ -54,34 +52,6 @@ async def damage(owner_url: str, statement: str, *values: Any) -> None:
     finally:
         await connection.close()
     assert not status.endswith(" 0"), f"nothing was changed by {statement}"
-
-
-async def test_the_fold_equals_the_rows_after_every_change(ledger: PostgresLedger, database: Database) -> None:
-    """INV-30."""
-    run = Driven()
-    for number, change in enumerate(whole_story(run)):
-        await ledger.transact(change)
-        assert await differences(database) == [], number
-        assert await differences(database, run.execution_id) == [], number
-    left = [len(await rows(database, table)) for table in ("execution_head", "command", "stage", "frame")]
-    assert left == [1, 2, 1, 1]
-    await ledger.transact(run.ended())
-    assert await differences(database) == []
-
-
-async def test_verification_while_work_goes_on_finds_nothing(ledger: PostgresLedger, database: Database) -> None:
-    async def work() -> None:
-        run = await Driven().begin(ledger, "a/1/0", stage=True)
-        for index in range(30):
-            frame, held = IDS.mint(), token()
-            await ledger.transact(run.dispatched(frame, held, index=index))
-            await ledger.transact(run.frame(frame, "frame.committed", run.frame_fence(frame, 1, held)))
-        await ledger.transact(run.ended())
-
-    workers = [asyncio.ensure_future(work()) for _ in range(4)]
-    while not all(worker.done() for worker in workers):
-        assert await differences(database) == []
-    await asyncio.gather(*workers)
 
 
 @pytest.fixture
@@ -270,25 +240,10 @@ async def test_what_heartbeats_move_is_not_compared(story: Driven, database: Dat
     assert await differences(database) == []
 
 
-async def test_histories_the_engine_does_not_drive_have_no_open_work(
-    ledger: PostgresLedger, database: Database
-) -> None:
-    await framed_run(ledger, Drafts(SCOPE, IDS.mint), ended=False)
-    assert await differences(database) == []
-
-
-async def test_a_neighbours_rows_are_not_looked_at(ledger: PostgresLedger, database: Database) -> None:
-    mine = await Driven().begin(ledger, "a/1/0")
-    theirs = await Driven(NEIGHBOUR, mine.execution_id).begin(ledger, "b/1/0")
-    await ledger.transact(theirs.ended())
-    assert await differences(database) == []
-    assert await open_work_differences(database, NEIGHBOUR, None, Upcasters()) == []
-
-
 @pytest.fixture
 async def catalog(ledger: PostgresLedger, database: Database) -> Catalog:
     """A catalog with three versions of one path, of which one is removed and one was removed and restored."""
-    catalog = Catalog(database, ledger, MemoryPayloadStore(), IDS.mint, "tests")
+    catalog = Catalog(PostgresEntries(database, ledger), MemoryPayloadStore(), IDS.mint, "tests")
     for number in range(3):
         await catalog.register(SCOPE, f"{PLAYBOOK}    desc: number {number}\n")
     for version, removed in ((1, True), (2, True), (2, False)):

@@ -10,8 +10,9 @@ from noetl.catalog.people import People
 from noetl.errors import InputError, NotFound
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
+from noetl.testing.execution_changes import IDS, NEIGHBOUR, SCOPE
 
-from .driven import IDS, NEIGHBOUR, SCOPE, rows
+from .work_tables import rows
 
 pytestmark = pytest.mark.service
 

@@ -13,10 +13,9 @@ from noetl.ledger.postgres import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.replay.pipelines import pipeline_differences
 from noetl.testing.drafts import Drafts
+from noetl.testing.execution_changes import IDS, SCOPE, one
 from noetl.testing.parity import assert_parity, connect
-
-from .driven import IDS, SCOPE, one
-from .piped import Piped
+from noetl.testing.pipeline_changes import Piped
 
 pytestmark = pytest.mark.service
 

@@ -17,9 +17,8 @@ from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.transition import Transition
 from noetl.model.stream import Scope
 from noetl.replay.pipelines import pipeline_differences
-
-from .driven import joined, token
-from .piped import Piped
+from noetl.testing.execution_changes import joined, token
+from noetl.testing.pipeline_changes import Piped
 
 pytestmark = pytest.mark.service
 

@@ -16,10 +16,11 @@ from noetl.model.stream import Scope
 from noetl.project.folds.pipelines.fold import PIPELINE_EVENTS
 from noetl.project.folds.pipelines.tables import KEYS
 from noetl.replay.pipelines import pipeline_differences
+from noetl.testing.execution_changes import NEIGHBOUR, SCOPE, joined, token
+from noetl.testing.pipeline_changes import Piped
 
-from .driven import NEIGHBOUR, SCOPE, joined, rows, token
-from .piped import Piped
 from .story_pipelines import what_seldom_happens, whole_story
+from .work_tables import rows
 
 pytestmark = pytest.mark.service
 

@@ -27,10 +27,10 @@ from noetl.retention.archives import held_archives, last_look
 from noetl.retention.holds import drop_holds
 from noetl.retention.pins import Pins
 from noetl.testing.drafts import Drafts
+from noetl.testing.execution_changes import IDS, NEIGHBOUR, SCOPE, one
 from noetl.testing.parity import Projections, connect
+from noetl.testing.pipeline_changes import Piped
 
-from .driven import IDS, NEIGHBOUR, SCOPE, one
-from .piped import Piped
 from .story_pins import trimmed
 
 # Nothing can be replayed from before the removed archives.

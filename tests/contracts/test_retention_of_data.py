@@ -22,9 +22,9 @@ from noetl.runtime.retention import Retention, carried_out, open_retention, run_
 from noetl.spark.lake import Lake
 from noetl.spark.protocol import Work
 from noetl.testing.engine import until
+from noetl.testing.pipeline_changes import Piped
 from noetl.testing.pipelines import TestedPipelines
 
-from .piped import Piped
 from .story_queries import some_queries
 from .story_schedules import some_schedules
 

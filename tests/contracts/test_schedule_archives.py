@@ -13,10 +13,10 @@ from noetl.ledger.postgres import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.replay.pipelines import pipeline_differences
 from noetl.testing.drafts import Drafts
+from noetl.testing.execution_changes import IDS, SCOPE
 from noetl.testing.parity import connect
+from noetl.testing.pipeline_changes import Piped
 
-from .driven import IDS, SCOPE
-from .piped import Piped
 from .story_schedules import some_schedules
 
 pytestmark = pytest.mark.service

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
-from tests.contracts.piped import Piped
 from tests.contracts.views.ground import CITIES
 from tests.unit.dispatch.tasks.ground import Ground as TaskGround
 from tests.unit.schedule.ground import Ground as SlotGround
@@ -41,6 +40,7 @@ from noetl.payloads.memory import MemoryPayloadStore
 from noetl.schedule.drafts import Said, ScheduleDrafts
 from noetl.schedule.ending import SlotLeases
 from noetl.schedule.held import Held
+from noetl.testing.pipeline_changes import Piped
 from noetl.views.document import parse_view
 from noetl.views.versions import Versions, ViewLease, hold
 

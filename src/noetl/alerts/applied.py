@@ -13,7 +13,7 @@ from noetl.alerts.document import AlertsDocument, parse_alerts
 from noetl.dispatch.drafts import Drafting
 from noetl.errors import Conflict, InputError, NotFound
 from noetl.ledger.database import Connection, Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.ids import organization_root_id
 from noetl.model.stream import Scope
@@ -45,7 +45,7 @@ class Applied(RulesView, frozen=True, kw_only=True):
 class AppliedRules:
     """What organizations want to be told about, each seen only within its own."""
 
-    def __init__(self, database: Database, ledger: PostgresLedger, drafting: Drafting) -> None:
+    def __init__(self, database: Database, ledger: Ledger, drafting: Drafting) -> None:
         self._database = database
         self._ledger = ledger
         self._drafting = drafting

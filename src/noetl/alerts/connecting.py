@@ -14,7 +14,7 @@ from noetl.alerts.trying import Trying
 from noetl.alerts.writing import AlertWriting
 from noetl.dispatch.drafts import Drafting
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Alerts:
     trying: Trying
 
 
-def connect_alerts(database: Database, ledger: PostgresLedger, drafting: Drafting, mint: Callable[[], int]) -> Alerts:
+def connect_alerts(database: Database, ledger: Ledger, drafting: Drafting, mint: Callable[[], int]) -> Alerts:
     """Connect the parts."""
     writing = AlertWriting(drafting)
     applied = AppliedRules(database, ledger, drafting)

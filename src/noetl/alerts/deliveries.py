@@ -20,7 +20,7 @@ from noetl.faults import reach
 from noetl.leases import operations, statements
 from noetl.leases.kinds import DELIVERY
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.event import Draft
 from noetl.model.ids import organization_root_id
@@ -112,7 +112,7 @@ ORDER BY d.created_event_id DESC LIMIT $4
 class Deliveries:
     """The messages of all organizations, each seen only within its own."""
 
-    def __init__(self, database: Database, ledger: PostgresLedger, writing: AlertWriting) -> None:
+    def __init__(self, database: Database, ledger: Ledger, writing: AlertWriting) -> None:
         self._database = database
         self._ledger = ledger
         self._writing = writing

@@ -18,7 +18,7 @@ from noetl.alerts.writing import AlertWriting
 from noetl.errors import Conflict
 from noetl.faults import reach
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Transition
 from noetl.model.stream import Scope
 
@@ -57,7 +57,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 class Judging:
     """Judges for all organizations of one database."""
 
-    def __init__(self, database: Database, ledger: PostgresLedger, writing: AlertWriting) -> None:
+    def __init__(self, database: Database, ledger: Ledger, writing: AlertWriting) -> None:
         self._database = database
         self._ledger = ledger
         self._writing = writing

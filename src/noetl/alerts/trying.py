@@ -7,7 +7,7 @@ from collections.abc import Callable
 from noetl.alerts.applied import AppliedRules
 from noetl.alerts.writing import AlertWriting, delivery_id_of
 from noetl.errors import NotFound
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Transition
 from noetl.model.event import time_text
 from noetl.model.ids import snowflake_time, uuid5_of
@@ -20,9 +20,7 @@ _SECONDS = 300.0
 class Trying:
     """Makes test messages of one process."""
 
-    def __init__(
-        self, applied: AppliedRules, writing: AlertWriting, ledger: PostgresLedger, mint: Callable[[], int]
-    ) -> None:
+    def __init__(self, applied: AppliedRules, writing: AlertWriting, ledger: Ledger, mint: Callable[[], int]) -> None:
         self._applied = applied
         self._writing = writing
         self._ledger = ledger

@@ -19,7 +19,7 @@ from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant
 from noetl.ledger.database import Database
 from noetl.ledger.history import History
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
 from noetl.pipelines.pipelines import Pipelines
@@ -70,7 +70,7 @@ class Services:
     engine: Engine
     database: Database
     worker_database: Database
-    ledger: PostgresLedger
+    ledger: Ledger
     history: History
     catalog: Catalog
     payloads: PayloadStore

@@ -29,7 +29,7 @@ from noetl.errors import (
     VersionConflict,
 )
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.ids import Id64
 from noetl.model.stream import Scope
@@ -79,7 +79,7 @@ class Dags(DagReader):
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         payloads: PayloadStore,
         mint: Callable[[], int],
         producer: str,

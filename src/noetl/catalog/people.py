@@ -11,7 +11,7 @@ import msgspec
 
 from noetl.errors import InputError, NotFound, VersionConflict
 from noetl.ledger.database import Connection, Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.catalogue import BY_NAME
 from noetl.model.catalogue.people import PEOPLE_STREAM, UserRole
@@ -47,7 +47,7 @@ Said = tuple[str, dict[str, Any]]
 class People:
     """The people of all organizations, each seen only within its own."""
 
-    def __init__(self, database: Database, ledger: PostgresLedger, mint: Callable[[], int], producer: str) -> None:
+    def __init__(self, database: Database, ledger: Ledger, mint: Callable[[], int], producer: str) -> None:
         self._database = database
         self._ledger = ledger
         self._mint = mint

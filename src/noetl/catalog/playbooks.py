@@ -7,16 +7,13 @@ import hashlib
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Protocol
 
-import asyncpg
 import msgspec
 
 from noetl.catalog.plans import Plans
 from noetl.errors import NotFound, VersionConflict
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.model.event import Draft
+from noetl.model.event import Appended, Draft
 from noetl.model.ids import organization_root_id
 from noetl.model.stream import Scope, Stream
 from noetl.payloads.port import PayloadStore
@@ -25,7 +22,6 @@ from noetl.playbook.checked import CheckedPlaybook
 
 YAML = "application/yaml"
 _NAMESPACE = uuid.UUID("7a1f6b0e-6f0f-5f57-9c0a-3c1f0f5f2c11")
-_COLUMNS = "catalog_id, path, version, kind, digest, content, registered_at, removed"
 
 
 class CatalogVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,20 +52,46 @@ class Registered(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
+class CatalogEntries(Protocol):
+    """Where versions are kept, each with its event: both stand, or neither."""
+
+    async def by_id(self, scope: Scope, catalog_id: str) -> Entry | None:
+        """Return a version by its catalog id."""
+        ...
+
+    async def versions(self, scope: Scope, path: str) -> list[Entry]:
+        """Return all versions of a path, oldest first."""
+        ...
+
+    async def newest(self, scope: Scope, prefix: str, after: str, limit: int) -> list[Entry]:
+        """Return the newest version in use of each path that begins so and comes after another, by path."""
+        ...
+
+    async def stream_version(self, stream: Stream) -> int:
+        """Return the version of a path's stream; 0 where nothing was registered."""
+        ...
+
+    async def add(self, stream: Stream, entry: Entry, draft: Draft, expected_version: int) -> None:
+        """Keep a new version; `VersionConflict` if somebody else registered meanwhile."""
+        ...
+
+    async def set_removed(self, stream: Stream, entry: Entry, draft: Draft) -> Appended:
+        """Keep whether a version is out of use, as the entry says."""
+        ...
+
+
 class Catalog:
     """The playbooks of all organizations, each seen only within its own."""
 
     def __init__(
         self,
-        database: Database,
-        ledger: PostgresLedger,
+        entries: CatalogEntries,
         payloads: PayloadStore,
         mint: Callable[[], int],
         producer: str,
         plans: Plans | None = None,
     ) -> None:
-        self._database = database
-        self._ledger = ledger
+        self._entries = entries
         self._payloads = payloads
         self._mint = mint
         self._producer = producer
@@ -87,7 +109,7 @@ class Catalog:
         playbook, warnings = checked.playbook, checked.warnings
         while True:
             # Read before the versions: whoever registers in between makes the append fail, and all is read again.
-            known = await self._stream_version(scope, playbook.path)
+            known = await self._entries.stream_version(catalog_stream(scope, playbook.path))
             versions = await self.versions(scope, playbook.path)
             for entry in versions:
                 if entry.digest == playbook.digest and not entry.removed:
@@ -109,7 +131,7 @@ class Catalog:
             )
             try:
                 await self._write(scope, entry, expected_version=known)
-            except (VersionConflict, asyncpg.UniqueViolationError):
+            except VersionConflict:
                 continue
             self.plans.keep(scope, entry.catalog_id, playbook)
             return Registered(entry, created=True, stream_version=known + 1, warnings=warnings)
@@ -117,16 +139,12 @@ class Catalog:
     async def set_removed(self, scope: Scope, path: str, version: int, *, removed: bool) -> Registered:
         """Take a version out of use, or back into it."""
         entry = await self.get(scope, path, version, with_removed=True)
-        if entry.removed == removed:
-            return Registered(entry, created=False, stream_version=await self._stream_version(scope, path))
         stream = catalog_stream(scope, path)
+        if entry.removed == removed:
+            return Registered(entry, created=False, stream_version=await self._entries.stream_version(stream))
         kind = "catalog.removed" if removed else "catalog.restored"
-        async with self._ledger.decision(scope) as decision:
-            await decision.connection.execute(
-                "UPDATE noetl.catalog SET removed = $2 WHERE catalog_id = $1", entry.catalog_id, removed
-            )
-            appended = await decision.append(stream, [self._draft(scope, stream, kind, entry)])
         changed = msgspec.structs.replace(entry, removed=removed)
+        appended = await self._entries.set_removed(stream, changed, self._draft(scope, stream, kind, entry))
         return Registered(changed, created=False, stream_version=appended.last_version)
 
     async def get(self, scope: Scope, path: str, version: int | None = None, *, with_removed: bool = False) -> Entry:
@@ -146,34 +164,20 @@ class Catalog:
 
     async def by_id(self, scope: Scope, catalog_id: str) -> Entry:
         """Return a version by its catalog id."""
-        async with self._database.transaction(scope) as connection:
-            row = await connection.fetchrow(f"SELECT {_COLUMNS} FROM noetl.catalog WHERE catalog_id = $1", catalog_id)  # noqa: S608
-        if row is None:
+        entry = await self._entries.by_id(scope, catalog_id)
+        if entry is None:
             raise NotFound(
                 f"the catalog has no playbook {catalog_id}", hint="`noetl catalog list` shows what is registered"
             )
-        return _entry(row)
+        return entry
 
     async def versions(self, scope: Scope, path: str) -> list[Entry]:
         """Return all versions of a path, oldest first."""
-        async with self._database.transaction(scope) as connection:
-            rows = await connection.fetch(
-                f"SELECT {_COLUMNS} FROM noetl.catalog WHERE path = $1 ORDER BY version",  # noqa: S608
-                path,
-            )
-        return [_entry(row) for row in rows]
+        return await self._entries.versions(scope, path)
 
     async def newest(self, scope: Scope, prefix: str = "", after: str = "", limit: int = 100) -> list[Entry]:
         """Return the newest version in use of each path, by path, a page at a time."""
-        async with self._database.transaction(scope) as connection:
-            rows = await connection.fetch(
-                f"SELECT DISTINCT ON (path) {_COLUMNS} FROM noetl.catalog"  # noqa: S608
-                " WHERE NOT removed AND starts_with(path, $1) AND path > $2 ORDER BY path, version DESC LIMIT $3",
-                prefix,
-                after,
-                limit,
-            )
-        return [_entry(row) for row in rows]
+        return await self._entries.newest(scope, prefix, after, limit)
 
     async def plan(self, scope: Scope, catalog_id: str) -> Plan:
         """Return a version ready for deciding and running, from memory when it was used lately."""
@@ -182,13 +186,6 @@ class Catalog:
             return (await self.by_id(scope, catalog_id)).content
 
         return await self.plans.get(scope, catalog_id, text)
-
-    async def _stream_version(self, scope: Scope, path: str) -> int:
-        async with self._database.transaction(scope) as connection:
-            found = await connection.fetchval(
-                "SELECT version FROM noetl.stream WHERE stream_id = $1", catalog_stream(scope, path).stream_id
-            )
-        return found or 0
 
     async def _write(self, scope: Scope, entry: Entry, expected_version: int) -> None:
         ref = await self._payloads.store(scope, entry.content.encode(), YAML)
@@ -199,21 +196,7 @@ class Catalog:
             payload_ref=ref,
             meta={"path": entry.path, "version": entry.version, "kind": entry.kind, "digest": entry.digest},
         )
-        async with self._ledger.decision(scope) as decision:
-            await decision.connection.execute(
-                f"INSERT INTO noetl.catalog (tenant_id, organization_id, {_COLUMNS})"  # noqa: S608
-                " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, false)",
-                scope.tenant_id,
-                scope.organization_id,
-                entry.catalog_id,
-                entry.path,
-                entry.version,
-                entry.kind,
-                entry.digest,
-                entry.content,
-                entry.registered_at,
-            )
-            await decision.append(stream, [draft], expected_version)
+        await self._entries.add(stream, entry, draft, expected_version)
 
     def _draft(self, scope: Scope, stream: Stream, kind: str, entry: Entry) -> Draft:
         return Draft(
@@ -240,7 +223,3 @@ def catalog_stream(scope: Scope, path: str) -> Stream:
     if stream.problems():
         stream = scope.stream(f"catalog/sha256/{hashlib.sha256(path.encode()).hexdigest()}")
     return stream
-
-
-def _entry(row: Any) -> Entry:
-    return Entry(**dict(row))

@@ -12,7 +12,7 @@ from noetl.curated.grouping import SPARK, columns_of, grouped
 from noetl.curated.redacting import Contribution
 from noetl.curated.view import CuratedView
 from noetl.errors import Unavailable
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import LedgerReader
 from noetl.model.event import time_text
 from noetl.model.mark import Mark
 from noetl.payloads.codec import decode_table
@@ -41,7 +41,7 @@ class SparkDrivers(Protocol):
 class OnSparkDrivers:
     """The engine for large ledgers; archived partitions are not read."""
 
-    def __init__(self, drivers: SparkDrivers, ledger: PostgresLedger, reach: Mapping[str, Any], seconds: float) -> None:
+    def __init__(self, drivers: SparkDrivers, ledger: LedgerReader, reach: Mapping[str, Any], seconds: float) -> None:
         self._drivers = drivers
         self._ledger = ledger
         self._reach = dict(reach)

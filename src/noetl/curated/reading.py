@@ -23,7 +23,7 @@ from noetl.curated.registry import CuratedViews
 from noetl.curated.view import CuratedView
 from noetl.errors import Denied, InputError, NotFound
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.model.catalogue.queries import CuratedEngine, CuratedRead
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
@@ -74,7 +74,7 @@ class CuratedReads:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         views: CuratedViews,
         engines: dict[CuratedEngine, Grouping],
         mint_many: Callable[[int], list[int]],

@@ -9,41 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from itertools import groupby
-from typing import Any
 
 from noetl.dispatch.executions import Executions
-from noetl.ledger.database import Database
+from noetl.dispatch.open_executions.port import Descendant, OpenExecutions
 from noetl.model.stream import Scope
 from noetl.plan.state import State
 from noetl.plan.trigger import Cancelled
 
-_BELOW = """
-WITH RECURSIVE below AS (
-    SELECT h.execution_id, h.parent_execution_id, 1 AS level FROM noetl.execution_head AS h
-    WHERE h.parent_execution_id = ANY ($1::bigint[])
-    UNION ALL
-    SELECT h.execution_id, h.parent_execution_id, below.level + 1
-    FROM below JOIN noetl.execution_head AS h ON h.parent_execution_id = below.execution_id
-)
-SELECT execution_id, parent_execution_id, level FROM below ORDER BY level, execution_id
-"""
-# Those that outlived their parents: who started these is known from what they were requested with.
-_BELOW_ENDED = """
-WITH RECURSIVE up AS (
-    SELECT h.execution_id, h.parent_execution_id, h.parent_execution_id AS above FROM noetl.execution_head AS h
-    WHERE h.parent_execution_id IS NOT NULL AND NOT EXISTS (
-        SELECT FROM noetl.execution_head AS p WHERE p.execution_id = h.parent_execution_id)
-    UNION
-    SELECT up.execution_id, up.parent_execution_id, e.parent_execution_id
-    FROM up JOIN noetl.known_event AS e ON e.execution_id = up.above AND e.event_type = 'execution.requested'
-    WHERE up.above <> $1 AND e.parent_execution_id IS NOT NULL
-)
-SELECT execution_id, parent_execution_id, 1 AS level FROM up WHERE above = $1 ORDER BY execution_id
-"""
-_WAITED = """
-SELECT h.execution_id FROM noetl.execution_head AS h JOIN noetl.known_event AS e USING (execution_id)
-WHERE h.parent_execution_id = $1 AND e.event_type = 'execution.requested' AND e.meta ->> 'detached' IS NULL
-"""
 AT_ONCE = 16
 """Executions that are cancelled at a time."""
 
@@ -51,8 +23,8 @@ AT_ONCE = 16
 class Cascade:
     """Cancels executions of all organizations; `stopped` is called when some were."""
 
-    def __init__(self, database: Database, executions: Executions, stopped: Callable[[], None]) -> None:
-        self._database = database
+    def __init__(self, running: OpenExecutions, executions: Executions, stopped: Callable[[], None]) -> None:
+        self._open = running
         self._executions = executions
         self._stopped = stopped
 
@@ -71,8 +43,8 @@ class Cascade:
         wish = Cancelled(
             reason=f"its parent {parent.execution_id} ended as {parent.status}", by=f"execution/{parent.execution_id}"
         )
-        for row in await self._rows(scope, _WAITED, parent.execution_id):
-            await self.cancel(scope, row["execution_id"], wish)
+        for execution_id in await self._open.waited_for(scope, parent.execution_id):
+            await self.cancel(scope, execution_id, wish)
 
     async def _below(
         self, scope: Scope, top: int, wish: Cancelled, cancelled: set[int], *, below_ended: bool
@@ -81,15 +53,13 @@ class Cascade:
         problems: list[BaseException] = []
         seen, above = {top}, [top]
         while True:
-            found = _unseen(await self._rows(scope, _BELOW, above), seen)
+            found = _unseen(await self._open.below(scope, above), seen)
             if not found and below_ended:
-                found = _unseen(await self._rows(scope, _BELOW_ENDED, top), seen)
+                found = _unseen(await self._open.outlived(scope, top), seen)
             if not found:
                 break
-            for _, level in groupby(found, key=lambda row: row["level"]):
-                wishes = {
-                    row["execution_id"]: _because(wish, row["parent_execution_id"], top, cancelled) for row in level
-                }
+            for _, level in groupby(found, key=lambda one: one.level):
+                wishes = {one.execution_id: _because(wish, one.parent_execution_id, top, cancelled) for one in level}
                 for execution_id, answer in (await self._all_cancelled(scope, wishes)).items():
                     if isinstance(answer, BaseException):
                         problems.append(answer)
@@ -97,7 +67,7 @@ class Cascade:
                         stopped.append(execution_id)
                         cancelled.add(execution_id)
             # What these started while they were being stopped is below them.
-            above = [row["execution_id"] for row in found]
+            above = [one.execution_id for one in found]
         if problems:
             # One that cannot be stopped keeps none of the others from it.
             raise problems[0]
@@ -121,15 +91,11 @@ class Cascade:
             self._stopped()
         return bool(decided.facts)
 
-    async def _rows(self, scope: Scope, query: str, *values: Any) -> list[Any]:
-        async with self._database.transaction(scope) as connection:
-            return list(await connection.fetch(query, *values))
 
-
-def _unseen(rows: Iterable[Any], seen: set[int]) -> list[Any]:
-    """Return the rows of executions that were not met yet, which are then."""
-    found = [row for row in rows if row["execution_id"] not in seen]
-    seen.update(row["execution_id"] for row in found)
+def _unseen(below: Iterable[Descendant], seen: set[int]) -> list[Descendant]:
+    """Return the executions that were not met yet, which are then."""
+    found = [one for one in below if one.execution_id not in seen]
+    seen.update(one.execution_id for one in found)
     return found
 
 

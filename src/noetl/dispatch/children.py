@@ -8,19 +8,19 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
-import orjson
 from blake3 import blake3
 
 from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.child_ends import failure_of, result_of
 from noetl.dispatch.executions import Executions
+from noetl.dispatch.facts.port import Facts
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant
+from noetl.dispatch.open_work.port import OpenWork
 from noetl.dispatch.orphans import Orphans
 from noetl.dispatch.signal import Signal
 from noetl.errors import ChildTooDeep, Conflict, KeyReused, LeaseLost, NoetlError, NotFound, TemplateFailed
 from noetl.leases import fences
 from noetl.leases.kinds import COMMAND
-from noetl.ledger.database import Database
 from noetl.ledger.transition import Fence
 from noetl.model.stream import Scope
 from noetl.plan.depth import depth_below
@@ -38,9 +38,16 @@ class Children:
     """Starts child executions and tells their parents how they ended."""
 
     def __init__(
-        self, database: Database, executions: Executions, catalog: Catalog, orphans: Orphans, ended: Signal
+        self,
+        work: OpenWork,
+        facts: Facts,
+        executions: Executions,
+        catalog: Catalog,
+        orphans: Orphans,
+        ended: Signal,
     ) -> None:
-        self._database = database
+        self._work = work
+        self._facts = facts
         self._executions = executions
         self._catalog = catalog
         self._orphans = orphans
@@ -108,8 +115,7 @@ class Children:
 
     async def resume(self, scope: Scope, parent_id: int, command_id: str, child: State) -> None:
         """Let a parent go on with how its child ended; one that does not wait is left alone."""
-        row = await self._suspended(scope, parent_id, command_id)
-        if row is None:
+        if not await self._work.is_suspended(scope, parent_id, command_id):
             return
         state = await self._executions.state(scope, parent_id)
         if state.ended:
@@ -130,26 +136,9 @@ class Children:
         await self._end(scope, parent_id, command_id, status="error", error=error)
 
     async def _returned(self, scope: Scope, parent_id: int, command_id: str, child: State) -> Result:
-        step = None
-        async with self._database.transaction(scope) as connection:
-            row = await connection.fetchrow(
-                "SELECT context FROM noetl.known_event WHERE execution_id = $1 AND command_id = $2"
-                " AND event_type = 'command.issued'",
-                parent_id,
-                command_id,
-            )
-        if row is not None and row["context"]:
-            step = orjson.loads(row["context"]).get("child", {}).get("return_step")
+        issued = await self._facts.issued(scope, parent_id, command_id)
+        step = None if issued is None else issued.context.get("child", {}).get("return_step")
         return result_of(child, step)
-
-    async def _suspended(self, scope: Scope, execution_id: int, command_id: str) -> Any:
-        async with self._database.transaction(scope) as connection:
-            return await connection.fetchrow(
-                "SELECT child_execution_id FROM noetl.command WHERE execution_id = $1 AND command_id = $2"
-                " AND status = 'SUSPENDED'",
-                execution_id,
-                command_id,
-            )
 
     async def _end(self, scope: Scope, execution_id: int, command_id: str, **report: Any) -> None:
         fence = fences.free(COMMAND, (execution_id, command_id), 0)

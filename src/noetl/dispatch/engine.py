@@ -23,9 +23,9 @@ from noetl.dispatch.request_keys import request_key, stands_for
 from noetl.dispatch.results import Gathering
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.so_far import LoopsSoFar
+from noetl.dispatch.stores import EngineStores
 from noetl.errors import Conflict, InputError, KeyReused
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.model.stream import Scope
 from noetl.payloads.consumers import for_consumer
 from noetl.payloads.port import PayloadStore
@@ -47,8 +47,8 @@ class Engine:
 
     def __init__(
         self,
-        database: Database,
-        ledger: PostgresLedger,
+        stores: EngineStores,
+        ledger: Ledger,
         payloads: PayloadStore,
         mint: Callable[[], int],
         mint_many: Callable[[int], list[int]],
@@ -62,30 +62,31 @@ class Engine:
         defaults: LoopDefaults = USUAL,
         max_child_depth: int = MAX_CHILD_DEPTH,
     ) -> None:
-        self._database = database
+        self._stores = stores
+        work, running, facts = stores.work, stores.running, stores.facts
         self._mint = mint
         self.work = Signal()
         """Touched when commands wait for a worker."""
         self.ended = Signal()
         """Touched when an execution ends."""
-        self.so_far = LoopsSoFar(database)
+        self.so_far = LoopsSoFar(work)
         """How far loops are that somebody works at, beyond what is committed."""
         self._finishing: dict[tuple[Scope, int], set[asyncio.Future[State]]] = {}
         self._ledger = ledger
         self._drafting = Drafting(mint_many, producer)
-        self.catalog = Catalog(database, ledger, payloads, mint, producer, Plans(kinds, defaults))
+        self.catalog = Catalog(stores.entries, payloads, mint, producer, Plans(kinds, defaults))
         self.executions = Executions(
             ledger, payloads, self.catalog, self._drafting, mint, command_lease_seconds=command_lease_seconds,
             patience=patience, max_child_depth=max_child_depth,
         )  # fmt: skip
         self.frames = Frames(
-            database, ledger, self._drafting, Gathering(database, for_consumer(payloads, "reducer")), self.work.touch
+            work, facts, ledger, self._drafting, Gathering(facts, for_consumer(payloads, "reducer")), self.work.touch
         )
-        orphans = Orphans(database)
-        self._cascade = Cascade(database, self.executions, self.work.touch)
-        self.children = Children(database, self.executions, self.catalog, orphans, self.ended)
+        orphans = Orphans(running, facts)
+        self._cascade = Cascade(running, self.executions, self.work.touch)
+        self.children = Children(work, facts, self.executions, self.catalog, orphans, self.ended)
         self.reaper = Reaper(
-            database, ledger, self.executions, self.frames, self.children, orphans, self._cascade, self._drafting,
+            work, running, facts, ledger, self.executions, self.frames, self.children, orphans, self._cascade, self._drafting,
             self.work, every_seconds=reap_every_seconds, idle_seconds=idle_seconds,
         )  # fmt: skip
         self.executions.on_issued = lambda scope, count: self.work.touch()
@@ -113,7 +114,7 @@ class Engine:
     def dispatch(self, scope: Scope) -> LocalDispatch:
         """Return the dispatch of an organization for workers in this process."""
         return LocalDispatch(
-            scope, self._database, self._ledger, self.executions, self.frames, self.children, self.catalog,
+            scope, self._stores.work, self._stores.running, self._stores.facts, self._ledger, self.executions, self.frames, self.children, self.catalog,
             self._drafting, self.work, self.so_far,
         )  # fmt: skip
 
@@ -166,7 +167,7 @@ class Engine:
 
     async def _new_id(self, scope: Scope, key: str | None) -> int:
         """Return a new id, or the execution a key stands for already; of two that ask at once one gets the other's."""
-        found = None if key is None else await stands_for(self._database, scope, key)
+        found = None if key is None else await stands_for(self._stores.facts, scope, key)
         return found or self._mint()
 
     async def rerun(

@@ -25,7 +25,7 @@ from noetl.dispatch.results import loaded
 from noetl.dispatch.waiters import Waiter, Waiters
 from noetl.errors import EventInvalid, NoetlError, NotFound, PayloadCollected, VersionConflict
 from noetl.faults import reach
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.event import Draft
 from noetl.model.payload_ref import PayloadRef
@@ -73,7 +73,7 @@ class Executions:
 
     def __init__(
         self,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         payloads: PayloadStore,
         catalog: Catalog,
         drafting: Drafting,

@@ -6,6 +6,7 @@ from typing import Any
 
 from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
+from noetl.dispatch.open_work.port import HeldFrame
 from noetl.leases import fences
 from noetl.leases.kinds import FRAME
 from noetl.ledger.transition import Append, Fence
@@ -121,19 +122,19 @@ class FrameDrafts:
         )
         return Append(stream, [draft])
 
-    def lost(self, scope: Scope, row: Any) -> Append:
-        """Say of a frame's row that its worker was lost, and after the last attempt the frame with it."""
-        execution_id, frame_id, shard_id = row["execution_id"], row["frame_id"], row["shard_id"]
+    def lost(self, scope: Scope, frame: HeldFrame) -> Append:
+        """Say of a frame that its worker was lost, and after the last attempt the frame with it."""
+        execution_id, frame_id, shard_id = frame.execution_id, frame.frame_id, frame.shard_id
         stream = frame_stream(scope, execution_id, frame_id)
-        is_last = row["attempt"] >= row["max_attempts"]
+        is_last = frame.attempt >= frame.max_attempts
         draft = self._drafting.one(
             scope, stream, execution_id,
             ("loop.shard." if shard_id else "frame.") + ("failed" if is_last else "abandoned"),
-            f"loop/{row['loop_id']}" if shard_id else f"frame/{frame_id}",
-            node_name=row["step_name"], stage_id=row["stage_id"], frame_id=frame_id, loop_id=row["loop_id"],
-            shard_id=shard_id, error=f"its worker {row['worker']} was lost" if is_last else None,
-            meta={"attempt": row["attempt"], "row_count": row["row_count"], "worker": row["worker"]},
-            idempotency_key=f"{execution_id}/frame/{frame_id}/lost/{row['attempt']}" if is_last else None,
+            f"loop/{frame.loop_id}" if shard_id else f"frame/{frame_id}",
+            node_name=frame.step_name, stage_id=frame.stage_id, frame_id=frame_id, loop_id=frame.loop_id,
+            shard_id=shard_id, error=f"its worker {frame.worker} was lost" if is_last else None,
+            meta={"attempt": frame.attempt, "row_count": frame.row_count, "worker": frame.worker},
+            idempotency_key=f"{execution_id}/frame/{frame_id}/lost/{frame.attempt}" if is_last else None,
         )  # fmt: skip
         return Append(stream, [draft])
 

@@ -10,33 +10,25 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
-import orjson
 from blake3 import blake3
 
 from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.facts.port import Facts
 from noetl.dispatch.frame_drafts import FrameDrafts, has_failed, held
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
+from noetl.dispatch.open_work.port import HeldFrame, OpenWork
 from noetl.dispatch.results import Gathering
 from noetl.dispatch.row_problems import first_problem
 from noetl.errors import Conflict, LeaseLost, NotFound, Unavailable, VersionConflict
 from noetl.faults import reach
 from noetl.leases import fences
 from noetl.leases.kinds import COMMAND, FRAME
-from noetl.leases.open_work import OpenWorkLeases
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.lease import Proof
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.plan.trigger import Tally
-
-_STAGE = """
-SELECT next_index, frames_minted, frames_open, total_rows, frames_failed, rows_done, rows_failed, errors, ctx,
-       coalesce((frame_policy ->> 'fail_fast')::boolean, false) AND frames_failed > 0 AS has_failed_fast,
-       coalesce(frame_policy ->> 'process' = 'frame', false) AS is_one_per_frame
-FROM noetl.stage WHERE stage_id = $1 AND execution_id = $2
-"""
 
 
 @dataclass
@@ -64,14 +56,15 @@ class Frames:
 
     def __init__(
         self,
-        database: Database,
-        ledger: PostgresLedger,
+        work: OpenWork,
+        facts: Facts,
+        ledger: Ledger,
         drafting: Drafting,
         gathering: Gathering,
         touch: Callable[[], None],
     ) -> None:
-        self._database = database
-        self._leases = OpenWorkLeases(database)
+        self._work = work
+        self._facts = facts
         self._ledger = ledger
         self.drafts = FrameDrafts(drafting)
         """What is said about frames."""
@@ -139,9 +132,9 @@ class Frames:
                     cursor.next_index, cursor.may_have_free = None, True
                     continue
                 except LeaseLost:
-                    if frame is None or (ending is not None and not await self._leases.holds(scope, ending[1])):
+                    if frame is None or (ending is not None and not await self._work.holds(scope, ending[1])):
                         raise
-                    if not await self._leases.holds(scope, slot):
+                    if not await self._work.holds(scope, slot):
                         # A slot that was lost gets no other frame; the one it has worked off is still its own.
                         await self._transact((), (), ending)
                         raise
@@ -164,9 +157,9 @@ class Frames:
         self, scope: Scope, execution_id: int, command_id: str
     ) -> tuple[tuple[Append, ...], tuple[Fence, ...]]:
         """Return what to record together with the loss of a slot: its frames are lost too, and free for its next holder."""
-        rows = await self._leases.frames_of(scope, execution_id, command_id)
+        rows = await self._work.frames_of(scope, execution_id, command_id)
         return tuple(self.drafts.lost(scope, row) for row in rows), tuple(
-            (fences.expired if row["has_expired"] else fences.held)(FRAME, _proof(row)) for row in rows
+            (fences.expired if row.has_expired else fences.held)(FRAME, proof_of(row)) for row in rows
         )
 
     async def _is_over(self, scope: Scope, grant: CommandGrant) -> bool:
@@ -174,9 +167,8 @@ class Frames:
         loop = grant.loop
         if loop is None or not loop.frame.get("fail_fast"):
             return False
-        async with self._database.transaction(scope) as connection:
-            row = await connection.fetchrow(_STAGE, loop.stage_id, grant.execution_id)
-        return row is None or bool(row["has_failed_fast"])
+        stage = await self._work.stage(scope, grant.execution_id, loop.stage_id)
+        return stage is None or stage.has_failed_fast
 
     def _minted(self, grant: CommandGrant, cursor: _Cursor) -> FrameGrant | None:
         loop = grant.loop
@@ -210,17 +202,16 @@ class Frames:
     async def _free(self, scope: Scope, grant: CommandGrant) -> FrameGrant | None:
         loop = grant.loop
         assert loop is not None
-        row = await self._leases.free_frame(scope, grant.execution_id, loop.stage_id)
+        row = await self._work.free_frame(scope, grant.execution_id, loop.stage_id)
         if row is None:
             return None
-        kept = row["input_ref"]
         return msgspec.structs.replace(
-            self._fresh(grant, row["frame_index"], row["first_index"], row["row_count"]),
-            frame_id=row["frame_id"],
-            shard_id=row["shard_id"],
-            attempt=row["attempt"] + 1,
-            rows_ref=None if kept is None else msgspec.convert(orjson.loads(kept), PayloadRef),
-            checkpoint=None if row["checkpoint"] is None else orjson.loads(row["checkpoint"]),
+            self._fresh(grant, row.frame_index, row.first_index, row.row_count),
+            frame_id=row.frame_id,
+            shard_id=row.shard_id,
+            attempt=row.attempt + 1,
+            rows_ref=row.input_ref,
+            checkpoint=row.checkpoint,
         )
 
     async def dispatch_rows(
@@ -268,38 +259,35 @@ class Frames:
         Frames that are still open, which a slot lost and nobody has taken yet, are refused: their rows would be
         forgotten. `with_open` counts them as they are, for a stage that cannot go on.
         """
-        async with self._database.transaction(scope) as connection:
-            row = await connection.fetchrow(_STAGE, stage_id, execution_id)
-        if row is None:
+        stage = await self._work.stage(scope, execution_id, stage_id)
+        if stage is None:
             raise NotFound(f"stage {stage_id} of execution {execution_id} is closed")
-        if row["frames_open"] and not with_open and not row["has_failed_fast"]:
-            raise Unavailable(f"{row['frames_open']} frames of stage {stage_id} wait for another owner")
-        gathered = await self._gathering.gather(scope, execution_id, loop_id, one_per_frame=row["is_one_per_frame"])
-        problem = await first_problem(self._database, scope, execution_id, loop_id) if row["rows_failed"] else None
+        if stage.frames_open and not with_open and not stage.has_failed_fast:
+            raise Unavailable(f"{stage.frames_open} frames of stage {stage_id} wait for another owner")
+        gathered = await self._gathering.gather(scope, execution_id, loop_id, one_per_frame=stage.is_one_per_frame)
+        problem = await first_problem(self._facts, scope, execution_id, loop_id) if stage.rows_failed else None
         self._cursors.pop(stage_id, None)
         return Tally(
-            frames=row["frames_minted"],
-            frames_failed=row["frames_failed"],
-            rows_done=row["rows_done"],
-            rows_failed=row["rows_failed"],
-            errors=row["errors"],
+            frames=stage.frames_minted,
+            frames_failed=stage.frames_failed,
+            rows_done=stage.rows_done,
+            rows_failed=stage.rows_failed,
+            errors=stage.errors,
             problem=problem,
-            ctx=orjson.loads(row["ctx"]),
+            ctx=stage.ctx,
             **msgspec.structs.asdict(gathered),
         )
 
     async def ctx(self, scope: Scope, execution_id: int, stage_id: int) -> dict[str, Any]:
         """Return what committed frames of a stage have set."""
-        async with self._database.transaction(scope) as connection:
-            row = await connection.fetchrow(_STAGE, stage_id, execution_id)
-        return {} if row is None else dict(orjson.loads(row["ctx"]))
+        stage = await self._work.stage(scope, execution_id, stage_id)
+        return {} if stage is None else stage.ctx
 
     async def _refresh(self, scope: Scope, execution_id: int, stage_id: int, cursor: _Cursor) -> None:
-        async with self._database.transaction(scope) as connection:
-            row = await connection.fetchrow(_STAGE, stage_id, execution_id)
-        if row is None:
+        stage = await self._work.stage(scope, execution_id, stage_id)
+        if stage is None:
             raise Conflict(f"stage {stage_id} of execution {execution_id} is closed")
-        cursor.next_index, cursor.frames = row["next_index"], row["frames_minted"]
+        cursor.next_index, cursor.frames = stage.next_index, stage.frames_minted
 
     def _cursor(self, stage_id: int) -> _Cursor:
         cursor = self._cursors.setdefault(stage_id, _Cursor())
@@ -312,8 +300,9 @@ class Frames:
         self._cursor(stage_id).may_have_free = True
 
 
-def _proof(row: Any) -> Proof:
-    return Proof((row["execution_id"], row["frame_id"]), row["attempt"], row["lease_token"])
+def proof_of(frame: HeldFrame) -> Proof:
+    """Return what the holder of a frame proves itself by."""
+    return Proof((frame.execution_id, frame.frame_id), frame.attempt, frame.lease_token)
 
 
 def frame_id_of(stage_id: int, index: int) -> int:

@@ -1,4 +1,4 @@
-"""Dispatch on the database itself, for workers in the same process and behind the API."""
+"""Dispatch on ledger and open work themselves, for workers in the same process and behind the API."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.children import Children
 from noetl.dispatch.drafts import Drafting, command_stream, new_lease
 from noetl.dispatch.executions import Executions
+from noetl.dispatch.facts.port import Facts
 from noetl.dispatch.frames import Frames
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, FrameSoFar, LeaseRef
 from noetl.dispatch.handing import grant_of
 from noetl.dispatch.locality import Claimant, Wish, claimant, opening
+from noetl.dispatch.open_executions.port import OpenExecutions
+from noetl.dispatch.open_work.port import OpenWork, PendingCommand
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.so_far import LoopsSoFar
 from noetl.errors import LeaseLost, NotFound
 from noetl.faults import reach
 from noetl.leases import fences
 from noetl.leases.kinds import COMMAND, FRAME
-from noetl.leases.open_work import Nearness, OpenWorkLeases
-from noetl.ledger.database import Database
-from noetl.ledger.payload_lookup import payload_at
-from noetl.ledger.postgres import PostgresLedger
+from noetl.leases.open_work import Nearness
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
@@ -36,11 +37,6 @@ from noetl.playbook.model import Playbook
 MAX_ATTEMPTS = 5
 """How often a command is handed out before it counts as failed: its worker died, or gave it back, every time."""
 
-_ENDED = """
-SELECT own.execution_id FROM unnest($1::bigint[]) AS own (execution_id)
-WHERE NOT EXISTS (SELECT FROM noetl.execution_head AS known WHERE known.execution_id = own.execution_id)
-"""
-
 
 class LocalDispatch:
     """See `Dispatch` for the promises; bound to one organization."""
@@ -48,8 +44,10 @@ class LocalDispatch:
     def __init__(
         self,
         scope: Scope,
-        database: Database,
-        ledger: PostgresLedger,
+        work: OpenWork,
+        running: OpenExecutions,
+        facts: Facts,
+        ledger: Ledger,
         executions: Executions,
         frames: Frames,
         children: Children,
@@ -59,8 +57,9 @@ class LocalDispatch:
         so_far: LoopsSoFar,
     ) -> None:
         self._scope = scope
-        self._database = database
-        self._leases = OpenWorkLeases(database)
+        self._work = work
+        self._open = running
+        self._facts = facts
         self._ledger = ledger
         self._executions = executions
         self._frames = frames
@@ -102,18 +101,18 @@ class LocalDispatch:
 
     async def _claim_now(self, worker: str, want: int, loops: int, who: Claimant) -> list[CommandGrant]:
         near = Nearness(who.node, who.zone, who.region, opening(who, self._executions.patience))
-        rows = await self._leases.pending(self._scope, want, near, loops=loops > 0)
-        slots = [row for row in rows if row["loop_id"] is not None]
+        found = await self._work.pending(self._scope, want, near, loops=loops > 0)
+        slots = [one for one in found if one.loop_id is not None]
         if len(slots) > loops:
             # What stands behind them is seen with the next claim, which asks for no more slots.
-            rows = [row for row in rows if row["loop_id"] is None or row in slots[:loops]]
-        answers = await asyncio.gather(*(self._claim_one(worker, row) for row in rows))
+            found = [one for one in found if one.loop_id is None or one in slots[:loops]]
+        answers = await asyncio.gather(*(self._claim_one(worker, one) for one in found))
         return [grant for grant in answers if grant is not None]
 
-    async def _claim_one(self, worker: str, row: Any) -> CommandGrant | None:
-        execution_id, command_id, attempt = row["execution_id"], row["command_id"], row["attempt"]
-        lease = new_lease(worker, attempt + 1, row["lease_seconds"])
-        claim = self._drafting.claim(self._scope, execution_id, command_id, row["issued_event_id"], lease)
+    async def _claim_one(self, worker: str, found: PendingCommand) -> CommandGrant | None:
+        execution_id, command_id, attempt = found.execution_id, found.command_id, found.attempt
+        lease = new_lease(worker, attempt + 1, found.lease_seconds)
+        claim = self._drafting.claim(self._scope, execution_id, command_id, found.issued_event_id, lease)
         fence = fences.free(COMMAND, (execution_id, command_id), attempt)
         reach("claim.before_record")
         try:
@@ -123,7 +122,7 @@ class LocalDispatch:
         reach("claim.after_record")
         try:
             state = await self._executions.state_with(self._scope, execution_id, command_id)
-            grant = grant_of(state, command_id, lease, row["issued_event_id"])
+            grant = grant_of(state, command_id, lease, found.issued_event_id)
         except NotFound:
             return None  # it was cancelled a moment ago
         if attempt and grant.loop is not None and grant.loop.frame.get("runtime") == "spark":
@@ -205,7 +204,7 @@ class LocalDispatch:
         for kind in (COMMAND, FRAME):
             held = {lease.proof: lease for lease in leases if lease.table == kind.table}
             if held:
-                kept = await self._leases.renew(self._scope, kind, list(held))
+                kept = await self._work.renew(self._scope, kind, list(held))
                 lost += [lease for proof, lease in held.items() if proof not in kept]
         return lost
 
@@ -213,7 +212,7 @@ class LocalDispatch:
         """Look which commands are leased to somebody else, or have ended."""
         self._so_far.tell(self._scope, so_far)
         held = {lease.proof: lease for lease in leases if lease.table == "command"}
-        gone = await self._leases.gone(self._scope, COMMAND, list(held)) if held else ()
+        gone = await self._work.gone(self._scope, COMMAND, list(held)) if held else ()
         return [lease for proof, lease in held.items() if proof in gone]
 
     async def next_frame(self, grant: CommandGrant, worker: str) -> FrameGrant | None:
@@ -248,7 +247,7 @@ class LocalDispatch:
 
     async def reference(self, locator: str) -> PayloadRef:
         """Look the payload up in the ledger."""
-        return await payload_at(self._database, self._scope, locator)
+        return await self._facts.payload_at(self._scope, locator)
 
     async def loop_ctx(self, grant: CommandGrant) -> dict[str, Any]:
         """Return what committed frames have set."""
@@ -257,6 +256,4 @@ class LocalDispatch:
 
     async def ended(self, executions: Sequence[int]) -> list[int]:
         """Return those that are not among the open ones."""
-        async with self._database.transaction(self._scope) as connection:
-            rows = await connection.fetch(_ENDED, list(executions))
-        return [row["execution_id"] for row in rows]
+        return await self._open.ended(self._scope, executions)

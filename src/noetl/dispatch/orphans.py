@@ -6,39 +6,10 @@ Whoever ended it mostly stops them at once; here they are known by when that did
 
 from __future__ import annotations
 
-from noetl.ledger.database import Database
+from noetl.dispatch.facts.port import Facts
+from noetl.dispatch.open_executions.port import OpenExecutions
 from noetl.model.stream import Scope
 
-ORPHANS = """
-SELECT h.tenant_id, h.organization_id, h.execution_id, h.parent_execution_id FROM noetl.execution_head AS h
-WHERE h.parent_execution_id IS NOT NULL AND h.requested_at < clock_timestamp() - make_interval(secs => $1)
-AND NOT EXISTS (
-    SELECT FROM noetl.execution_head AS p WHERE p.tenant_id = h.tenant_id AND p.organization_id = h.organization_id
-    AND p.execution_id = h.parent_execution_id)
-AND NOT h.execution_id = ANY ($2::bigint[]) ORDER BY h.requested_at LIMIT 200
-"""
-"""Open executions whose parent has ended, in all organizations, but those that are let be."""
-_TAKES = """
-SELECT parent.event_type FROM noetl.known_event AS parent JOIN noetl.known_event AS own
-  ON own.execution_id = $2 AND own.event_type = 'execution.requested'
-WHERE parent.execution_id = $1 AND CASE parent.event_type
-    WHEN 'execution.cancelled' THEN parent.meta ->> 'cascade' IS NULL
-    WHEN 'execution.failed' THEN own.meta ->> 'detached' IS NULL
-    WHEN 'playbook.failed' THEN own.meta ->> 'detached' IS NULL
-    ELSE false END
-LIMIT 1
-"""
-# Upwards as far as executions are open: whoever is let be by an ended parent is the first of a family of its own.
-_FIRST_ENDED_ABOVE = """
-WITH RECURSIVE up AS (
-    SELECT h.execution_id, h.parent_execution_id FROM noetl.execution_head AS h WHERE h.execution_id = $1
-    UNION
-    SELECT h.execution_id, h.parent_execution_id
-    FROM up JOIN noetl.execution_head AS h ON h.execution_id = up.parent_execution_id
-)
-SELECT up.execution_id, up.parent_execution_id FROM up WHERE up.parent_execution_id IS NOT NULL AND NOT EXISTS (
-    SELECT FROM noetl.execution_head AS p WHERE p.execution_id = up.parent_execution_id)
-"""
 KEPT = 10_000
 """Children that outlive their parents and are looked at once; beyond that, once more."""
 
@@ -46,8 +17,9 @@ KEPT = 10_000
 class Orphans:
     """Tells them from those that may go on, and remembers the latter."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, running: OpenExecutions, facts: Facts) -> None:
+        self._open = running
+        self._facts = facts
         self.let_be: set[int] = set()
         """Children that go on though their parent has ended."""
 
@@ -55,8 +27,7 @@ class Orphans:
         """Say why a child goes on for nobody, its parent having ended; None if it may go on."""
         if child_id in self.let_be:
             return None
-        async with self._database.transaction(scope) as connection:
-            ended = await connection.fetchval(_TAKES, parent_id, child_id)
+        ended = await self._facts.taking_along(scope, parent_id, child_id)
         if ended is None:
             if len(self.let_be) >= KEPT:
                 self.let_be.clear()
@@ -66,10 +37,9 @@ class Orphans:
 
     async def why_below(self, scope: Scope, execution_id: int) -> str | None:
         """Say why an open execution goes on for nobody, whoever above it has ended; None if it may go on."""
-        async with self._database.transaction(scope) as connection:
-            row = await connection.fetchrow(_FIRST_ENDED_ABOVE, execution_id)
-        if row is None:
+        top = await self._open.top_of(scope, execution_id)
+        if top is None or top.parent_execution_id is None:
             return None
-        orphan = row["execution_id"]
-        said = await self.why(scope, orphan, row["parent_execution_id"])
+        orphan = top.execution_id
+        said = await self.why(scope, orphan, top.parent_execution_id)
         return said if said is None or orphan == execution_id else f"of {orphan} above it {said}"

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from noetl.dispatch.facts.port import Facts
 from noetl.errors import KeyReused
-from noetl.ledger.database import Database
 from noetl.model.stream import Scope
-
-_STANDS_FOR: Final = "SELECT execution_id FROM noetl.idempotency_key WHERE key = $1 AND expires_at > now()"
 
 
 def request_key(key: str) -> str:
@@ -16,11 +12,9 @@ def request_key(key: str) -> str:
     return f"request/{key}"
 
 
-async def stands_for(database: Database, scope: Scope, key: str) -> int | None:
+async def stands_for(facts: Facts, scope: Scope, key: str) -> int | None:
     """Return the execution a key stands for already."""
-    async with database.transaction(scope) as connection:
-        found: int | None = await connection.fetchval(_STANDS_FOR, request_key(key))
-    return found
+    return await facts.execution_of(scope, request_key(key))
 
 
 def reused(key: str, execution_id: int) -> KeyReused:

@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 import orjson
 
+from noetl.dispatch.facts.port import Facts
 from noetl.errors import Corrupt
-from noetl.ledger.database import Database
-from noetl.model.catalogue.rows import sql_texts, types_of_attempts
 from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.model.stream import Scope
 from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, decode_table, encode_json
@@ -25,19 +24,6 @@ INLINE_FRAMES = 256
 AT_ONCE = 16
 """Payloads of frames that are fetched side by side."""
 _LARGE = 256 * 1024
-
-_BEGUN = sql_texts(types_of_attempts("begun", at="frame"))
-_ENDED = sql_texts(types_of_attempts("completed", "failed", at="frame"))
-_COMMITTED = f"""
-SELECT e.frame_id, coalesce(e.current_index, d.current_index) AS first_index, e.payload_ref,
-       (e.meta ->> 'row_count')::integer AS row_count,
-       CASE WHEN e.payload_ref IS NOT NULL AND e.meta ->> 'attempt' = '1' THEN d.meta ->> 'worker' END AS worker
-FROM noetl.known_event AS e LEFT JOIN noetl.known_event AS d ON d.execution_id = e.execution_id AND d.loop_id = e.loop_id
-    AND d.frame_id = e.frame_id AND d.event_type IN ({_BEGUN}) AND d.stream_version = 1
-WHERE e.execution_id = $1 AND e.loop_id = $2
-  AND e.event_type IN ({_ENDED})
-ORDER BY first_index, e.frame_id
-"""  # noqa: S608 - ours
 
 View = Callable[[PayloadRef], Awaitable[bytes | memoryview]]
 """Gives the bytes of a frame's payload."""
@@ -69,8 +55,8 @@ class Part(msgspec.Struct, frozen=True):
 class Gathering:
     """Reads the frames' payloads of a loop."""
 
-    def __init__(self, database: Database, payloads: PayloadStore) -> None:
-        self._database = database
+    def __init__(self, facts: Facts, payloads: PayloadStore) -> None:
+        self._facts = facts
         self._payloads = payloads
 
     async def gather(self, scope: Scope, execution_id: int, loop_id: int, *, one_per_frame: bool) -> Gathered:
@@ -78,13 +64,11 @@ class Gathering:
 
         With `one_per_frame` the rows of a frame were worked off together, and came to one result.
         """
-        async with self._database.transaction(scope) as connection:
-            rows = await connection.fetch(_COMMITTED, execution_id, loop_id)
-        if not rows:
+        ends = await self._facts.frame_ends(scope, execution_id, loop_id)
+        if not ends:
             return Gathered()
-        refs = [None if row["payload_ref"] is None else _reference(row["payload_ref"]) for row in rows]
         own = {"results": 1} if one_per_frame else {}
-        parts = [Part(row["row_count"], ref, **own) for row, ref in zip(rows, refs, strict=True)]
+        parts = [Part(end.row_count, end.payload_ref, **own) for end in ends]
         if _may_be_few(parts):
             results = await _few_results(parts, lambda ref: self._payloads.view(scope, ref))
             if results is not None:
@@ -92,20 +76,20 @@ class Gathering:
         manifest = {
             "frames": [
                 {
-                    "frame_id": str(row["frame_id"]),
-                    "first_index": row["first_index"],
-                    "rows": row["row_count"],
-                    "ref": None if ref is None else msgspec.to_builtins(ref),
+                    "frame_id": str(end.frame_id),
+                    "first_index": end.first_index,
+                    "rows": end.row_count,
+                    "ref": None if end.payload_ref is None else msgspec.to_builtins(end.payload_ref),
                     **own,
                 }
-                for row, ref in zip(rows, refs, strict=True)
+                for end in ends
             ]
         }
         # Who worked at a frame again after others is not told by its first dispatch, and counts for no node.
         held = fullest(
-            (place_of(row["worker"]), ref.bytes)
-            for row, ref in zip(rows, refs, strict=True)
-            if ref is not None and row["worker"] is not None
+            (place_of(end.worker), end.payload_ref.bytes)
+            for end in ends
+            if end.payload_ref is not None and end.worker is not None
         )
         near, near_bytes = held or (None, 0)
         count = sum(part.rows for part in parts)
@@ -165,10 +149,6 @@ async def loaded(payloads: PayloadStore, scope: Scope, ref: PayloadRef) -> Any:
     if ref.media_type == FRAMES:
         return await results_of(decode_json(data), lambda part: payloads.view(scope, part))
     return decode_json(data) if ref.media_type == JSON else data.decode(errors="replace")
-
-
-def _reference(written: str) -> PayloadRef:
-    return msgspec.convert(orjson.loads(written), PayloadRef)
 
 
 def rows_of(data: bytes | memoryview) -> list[Any]:

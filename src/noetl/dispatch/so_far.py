@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from noetl.dispatch.grants import FrameSoFar
-from noetl.ledger.database import Database
+from noetl.dispatch.open_work.port import OpenWork
 from noetl.model.stream import Scope
 from noetl.stream.hints import Hints
 
@@ -23,12 +23,6 @@ EVERY_SECONDS: Final = 1.0
 """How often the note of a stage is written, at most."""
 _KEPT_SECONDS: Final = 60.0
 """How long a frame stays in the note that nobody speaks of any more."""
-
-_IN_HAND = """
-SELECT s.stage_id, s.loop_id, s.rows_done, s.rows_failed, f.frame_id, f.attempt, f.row_count
-FROM noetl.stage AS s JOIN noetl.frame AS f USING (tenant_id, organization_id, execution_id, stage_id)
-WHERE s.execution_id = $1 AND f.status = 'LEASED' ORDER BY s.stage_id
-"""
 
 
 class SoFarView(msgspec.Struct, kw_only=True):
@@ -60,10 +54,10 @@ _NOTE = msgspec.json.Decoder(list[_Said])
 class LoopsSoFar:
     """Notes about the loops that the workers of this process are at, and about those of others."""
 
-    def __init__(self, database: Database, hints: Hints | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, work: OpenWork, hints: Hints | None = None, clock: Callable[[], float] = time.time) -> None:
         self.hints = hints
         """Where notes are kept; None keeps none."""
-        self._database = database
+        self._work = work
         self._clock = clock
         self._told: dict[tuple[Scope, int], dict[int, FrameSoFar]] = {}
         self._news = asyncio.Event()
@@ -90,21 +84,26 @@ class LoopsSoFar:
         """Return the stages of an execution of which more is known than what is committed; none without hints."""
         if self.hints is None:
             return []
-        # One statement: a frame is either in hand or in the sums of its stage, and never counts in both.
-        async with self._database.transaction(scope) as connection:
-            rows = await connection.fetch(_IN_HAND, execution_id)
-        notes = {stage: await self._note(self.hints, scope, stage) for stage in {row["stage_id"] for row in rows}}
+        frames = await self._work.frames_in_hand(scope, execution_id)
+        notes = {stage: await self._note(self.hints, scope, stage) for stage in {frame.stage_id for frame in frames}}
         found: dict[int, StageSoFar] = {}
-        for row in rows:
-            stage_id = row["stage_id"]
-            said = notes[stage_id].get((row["frame_id"], row["attempt"]))
+        for frame in frames:
+            said = notes[frame.stage_id].get((frame.frame_id, frame.attempt))
             if said is None:
                 continue
-            sums = {name: row[name] for name in ("loop_id", "rows_done", "rows_failed")}
-            stage = found.setdefault(stage_id, StageSoFar(stage_id=stage_id, rows_per_second=0.0, **sums))
-            failed = min(said.rows_failed, row["row_count"])
+            stage = found.setdefault(
+                frame.stage_id,
+                StageSoFar(
+                    stage_id=frame.stage_id,
+                    loop_id=frame.loop_id,
+                    rows_done=frame.rows_done,
+                    rows_failed=frame.rows_failed,
+                    rows_per_second=0.0,
+                ),
+            )
+            failed = min(said.rows_failed, frame.row_count)
             stage.rows_failed += failed
-            stage.rows_done += min(said.rows_done, row["row_count"] - failed)
+            stage.rows_done += min(said.rows_done, frame.row_count - failed)
             stage.rows_per_second = round(stage.rows_per_second + said.rows_per_second, 1)
         return list(found.values())
 

@@ -13,7 +13,7 @@ from noetl.ledger.archive.manifest import Payloads, archived_events
 from noetl.ledger.archive.rows import archive_rows
 from noetl.ledger.database import Database
 from noetl.ledger.history import History
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import LedgerReader
 from noetl.model.event import Event
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.shard import SHARD_COUNT
@@ -40,7 +40,7 @@ async def held_by_execution(history: History, scope: Scope, execution_id: int) -
 
 
 async def held_by_organization(
-    database: Database, ledger: PostgresLedger, payloads: Payloads, scope: Scope
+    database: Database, ledger: LedgerReader, payloads: Payloads, scope: Scope
 ) -> AsyncIterator[Held]:
     """Give what snapshots, archives, archived events and live events refer to; the same payload may come again."""
     async with database.transaction(scope) as connection:

@@ -7,7 +7,7 @@ A partition that is dropped while it is being read is noticed, and reading goes 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 
 from noetl.errors import Corrupt, NoetlError
 from noetl.ledger.archive.manifest import Payloads
@@ -24,8 +24,18 @@ from noetl.model.stream import Scope, Stream, execution_stream
 _LAST = (1 << 63) - 1
 
 
+@asynccontextmanager
+async def open_history(database: Database, payloads: Payloads) -> AsyncIterator[History]:
+    """Give the history in a database for the time of the block, for a process that only reads."""
+    ledger = PostgresLedger(database, listen=False)
+    try:
+        yield History(database, ledger, payloads)
+    finally:
+        await ledger.close()
+
+
 class History:
-    """The reading half of `Ledger`, over live rows and archives."""
+    """See `LedgerReader` for the promises, which hold over live rows and archives."""
 
     def __init__(self, database: Database, ledger: PostgresLedger, payloads: Payloads) -> None:
         self._database = database

@@ -6,32 +6,60 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from noetl.errors import AlreadyRecorded, EventInvalid, KeyReused, VersionConflict
-from noetl.ledger.batch import Part, request
+from noetl.errors import AlreadyRecorded, EventInvalid, KeyReused, LeaseLost, Unavailable, Unsupported, VersionConflict
+from noetl.ledger.batch import Part, request, work_request
+from noetl.ledger.memory_work import MemoryWork
+from noetl.ledger.transition import Transition
+from noetl.ledger.work_rows import NewRows
 from noetl.model.canonical import canonical_json
 from noetl.model.catalogue import event_type
 from noetl.model.envelope.columns import INLINE_FIELDS
 from noetl.model.event import Appended, Draft, Event
 from noetl.model.mark import Mark
+from noetl.model.read_token import ReadToken, VersionToken
 from noetl.model.shard import SHARD_COUNT
 from noetl.model.stream import Scope, Stream
 
+_Once = tuple[Scope, int, str, object]
+
+
+class _Made(NamedTuple):
+    """Events that may stand, for one stream."""
+
+    item: Part
+    once: list[_Once]
+    """The facts among them that may stand once."""
+    events: list[Event]
+
 
 class MemoryLedger:
-    """See `Ledger` for the promises; this one forgets everything with its process."""
+    """See `Ledger` for the promises; this one forgets everything with its process, and collects no payloads.
 
-    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    For transitions it needs the rules that turn events into rows, `new_rows`; without them it takes appends only.
+    """
+
+    def __init__(
+        self, now: Callable[[], datetime] = lambda: datetime.now(UTC), new_rows: NewRows | None = None
+    ) -> None:
         self._now = now
+        self._work = None if new_rows is None else MemoryWork(new_rows, now)
         self._shards: list[list[Event]] = [[] for _ in range(SHARD_COUNT)]
         self._versions: dict[Stream, int] = {}
         self._keys: dict[tuple[Scope, str], tuple[bytes, Appended]] = {}
         self._once: set[tuple[Scope, int, str, object]] = set()
         self._ids: dict[tuple[Scope, int, int], Event] = {}
         self._grown = asyncio.Condition()
+
+    @property
+    def work(self) -> MemoryWork:
+        """The rows that transitions have left, and their leases."""
+        if self._work is None:
+            raise Unsupported("this ledger was made without the rules of work")
+        return self._work
 
     async def append(self, stream: Stream, drafts: Sequence[Draft], expected_version: int | None = None) -> Appended:
         """Record drafts at the end of a stream."""
@@ -40,26 +68,48 @@ class MemoryLedger:
             known = self._known_answer(item) or self._standing(item)
             if known is not None:
                 return known
-            version = self._versions.get(stream, 0)
-            once = [
-                (stream.scope, draft.execution_id, draft.event_type, _once_id(draft))
-                for draft in drafts
-                if _once_id(draft)
-            ]
-            if len(set(once)) < len(once) or not self._once.isdisjoint(once):
-                raise AlreadyRecorded
-            if expected_version is not None and expected_version != version:
-                raise VersionConflict(
-                    f"stream {stream.stream_id} is at version {version}, not at {expected_version}", version=version
-                )
-            if any((stream.scope, draft.execution_id, draft.event_id) in self._ids for draft in drafts):
-                raise EventInvalid("an event_id of this append is already used by another event")
-            answer = self._write(stream, drafts, version)
-            self._once.update(once)
-            for key, _ in item.keys:
-                self._keys[stream.scope, key] = (item.digest, answer)
+            # A fact that stands already is told before a wrong version.
+            self._once_of(item, drafts, ())
+            self._check_version(item)
+            (answer,) = self._keep([self._made(item, drafts, self._time([item]), ())])
             self._grown.notify_all()
             return answer
+
+    async def transact(self, transition: Transition) -> tuple[Appended, ...]:
+        """Record a change of work."""
+        work, parts = self.work, work_request(transition).parts
+        scope = parts[0].stream.scope
+        async with self._grown:
+            known = [self._standing(item) for item in parts]
+            if None not in known:
+                repeated = all(item.keys for item in parts)
+                return tuple(msgspec.structs.replace(one, repeated=repeated) for one in known if one is not None)
+            for item in parts:
+                self._known_answer(item)
+            if work.broken(scope, transition.fences):
+                name = parts[0].stream.stream_id
+                raise LeaseLost(f"the lease for this append to {name} belongs to another holder now, or ran out")
+            for item in parts:
+                self._check_version(item)
+            at = self._time(parts)
+            made: list[_Made] = []
+            for item, append in zip(parts, transition.appends, strict=True):
+                made.append(self._made(item, append.drafts, at, made))
+            work.apply(scope, [event for each in made for event in each.events])
+            answers = self._keep(made)
+            self._grown.notify_all()
+            return answers
+
+    async def covered(self, token: ReadToken | VersionToken, scope: Scope, seconds: float) -> None:
+        """Wait for the event of a token; what stands for a version can be read as soon as it is recorded."""
+        if isinstance(token, VersionToken):
+            return
+        key = (scope, token.execution_id, token.event_id)
+        try:
+            async with asyncio.timeout(seconds), self._grown:
+                await self._grown.wait_for(lambda: key in self._ids)
+        except TimeoutError:
+            raise Unavailable(f"event {token.event_id} is not in the ledger after {seconds:g} s") from None
 
     def _known_answer(self, item: Part) -> Appended | None:
         known = [self._keys.get((item.stream.scope, key)) for key, _ in item.keys]
@@ -81,23 +131,62 @@ class MemoryLedger:
             return None
         return _answer(item.stream, first.stream_version, first.position, item.event_ids)
 
-    def _write(self, stream: Stream, drafts: Sequence[Draft], version: int) -> Appended:
-        events = self._shards[stream.shard]
-        first_position = len(events) + 1
-        ingest_time = max(self._now(), events[-1].ingest_time) if events else self._now()
-        for place, draft in enumerate(drafts):
-            fields = {name: getattr(draft, name) for name in Draft.__struct_fields__}
-            event = Event(
-                **{**fields, **{name: _plain(fields[name]) for name in INLINE_FIELDS}},
-                stream_version=version + place + 1,
-                shard=stream.shard,
-                position=first_position + place,
-                ingest_time=ingest_time,
+    def _check_version(self, item: Part) -> None:
+        stream, expected, version = item.stream, item.expected_version, self._versions.get(item.stream, 0)
+        if expected is not None and expected != version:
+            raise VersionConflict(
+                f"stream {stream.stream_id} is at version {version}, not at {expected}", version=version
             )
-            events.append(event)
-            self._ids[stream.scope, event.execution_id, event.event_id] = event
-        self._versions[stream] = version + len(drafts)
-        return _answer(stream, version + 1, first_position, tuple(draft.event_id for draft in drafts))
+
+    def _once_of(self, item: Part, drafts: Sequence[Draft], beside: Sequence[_Made]) -> list[_Once]:
+        """Return the facts among the drafts that may stand once, none of which stands yet."""
+        scope = item.stream.scope
+        once = [(scope, draft.execution_id, draft.event_type, _once_id(draft)) for draft in drafts if _once_id(draft)]
+        known = [fact for other in beside for fact in other.once]
+        if len({*once, *known}) < len(once) + len(known) or not self._once.isdisjoint(once):
+            raise AlreadyRecorded
+        return once
+
+    def _time(self, parts: Sequence[Part]) -> datetime:
+        """Return one time for all: it never runs backwards within a shard."""
+        last = [events[-1].ingest_time for part in parts if (events := self._shards[part.stream.shard])]
+        return max([self._now(), *last])
+
+    def _made(self, item: Part, drafts: Sequence[Draft], at: datetime, beside: Sequence[_Made]) -> _Made:
+        """Number the drafts behind what stands, and behind those of the same change that go to the same shard."""
+        stream, once = item.stream, self._once_of(item, drafts, beside)
+        if any((stream.scope, draft.execution_id, draft.event_id) in self._ids for draft in drafts):
+            raise EventInvalid("an event_id of this append is already used by another event")
+        version = self._versions.get(stream, 0)
+        ahead = (len(other.events) for other in beside if other.item.stream.shard == stream.shard)
+        position = len(self._shards[stream.shard]) + sum(ahead)
+        made = []
+        for place, draft in enumerate(drafts, 1):
+            fields = {name: getattr(draft, name) for name in Draft.__struct_fields__}
+            made.append(
+                Event(
+                    **{**fields, **{name: _plain(fields[name]) for name in INLINE_FIELDS}},
+                    stream_version=version + place,
+                    shard=stream.shard,
+                    position=position + place,
+                    ingest_time=at,
+                )
+            )
+        return _Made(item, once, made)
+
+    def _keep(self, made: Sequence[_Made]) -> tuple[Appended, ...]:
+        """Let the events stand."""
+        answers = []
+        for item, once, events in made:
+            stream = item.stream
+            self._shards[stream.shard] += events
+            self._ids |= {(stream.scope, event.execution_id, event.event_id): event for event in events}
+            self._versions[stream] = events[-1].stream_version
+            self._once.update(once)
+            answer = _answer(stream, events[0].stream_version, events[0].position, item.event_ids)
+            self._keys |= {(stream.scope, key): (item.digest, answer) for key, _ in item.keys}
+            answers.append(answer)
+        return tuple(answers)
 
     async def read(self, stream: Stream, from_version: int = 1) -> AsyncIterator[Event]:
         """Give the events of a stream."""

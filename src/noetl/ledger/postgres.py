@@ -40,7 +40,7 @@ _READ_SHARD = (
 
 
 class PostgresLedger:
-    """See `Ledger` for the promises."""
+    """See `Ledger` and `RowDecisions` for the promises."""
 
     def __init__(
         self,
@@ -93,26 +93,22 @@ class PostgresLedger:
         await self._coverage.position(scope, token.execution_id, token.event_id, seconds)
 
     async def transact(self, transition: Transition) -> tuple[Appended, ...]:
-        """Record a change of open work, all of it or nothing, in one group with what else is written now.
-
-        A lease that is not held as the fences say raises `LeaseLost`; otherwise the refusals of `append` hold for the
-        whole. Answers stand in the order of the appends.
-        """
+        """Record a change of work, in one group with what else is written now."""
         answers = await self._committer.append(work_request(transition))
         if self.on_transition is not None:
             self.on_transition(transition)
         return answers
 
     @asynccontextmanager
-    async def decision(self, scope: Scope) -> AsyncIterator[Decision]:
-        """Open a transaction for changing inline rows and recording that change as events, both or neither."""
+    async def decision(self, scope: Scope) -> AsyncIterator[PostgresDecision]:
+        """Open a transaction for changing rows and recording that change; see `RowDecisions`."""
         # A transaction that goes the wrong way cannot go on, so the way is found out before it begins.
         await self.way.known()
         await self.way.check()
         reach("append.before_begin")
         touched: set[int] = set()
         async with self._database.transaction(scope) as connection:
-            yield Decision(self._database, self.way, connection, scope, self._key_ttl, touched)
+            yield PostgresDecision(self._database, self.way, connection, scope, self._key_ttl, touched)
             reach("append.after_heads")
         reach("append.after_commit")
         self._notifier.touch(touched)
@@ -220,8 +216,8 @@ class PostgresLedger:
             position = rows[-1]["position"] + 1
 
 
-class Decision:
-    """An open transaction: change inline rows first, then append, then leave the block; nothing may follow the append."""
+class PostgresDecision:
+    """See `RowDecision` for the promises."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from noetl.dispatch.tasks.port import BaseMoved
 from noetl.errors import Conflict, InputError, LeaseLost, NoetlError, NotFound, VersionConflict
 from noetl.leases.heartbeats import Heartbeats
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope, execution_stream
@@ -67,7 +67,7 @@ class Streamed:
         scope: Scope,
         pipelines: Pipelines,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         payloads: PayloadStore,
         mint: Callable[[], int],
         mint_many: Callable[[int], list[int]],

@@ -16,7 +16,7 @@ import orjson
 from noetl.dispatch.drafts import Drafting
 from noetl.faults import reach
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.catalogue.queries import QueriedDataset
 from noetl.model.ids import MAX_ID
@@ -79,7 +79,7 @@ class Audit:
     """The queries of all organizations, each seen only within its own."""
 
     def __init__(
-        self, database: Database, ledger: PostgresLedger, mint_many: Callable[[int], list[int]], producer: str
+        self, database: Database, ledger: Ledger, mint_many: Callable[[int], list[int]], producer: str
     ) -> None:
         self._database = database
         self._ledger = ledger

@@ -9,7 +9,7 @@ from noetl.catalog.dataset_rows import Dataset
 from noetl.dispatch.drafts import Drafting
 from noetl.errors import InputError, NotFound, VersionConflict
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.ids import organization_root_id
 from noetl.model.stream import Scope
@@ -22,7 +22,7 @@ class Readers:
     """The readers of the datasets of all organizations, each seen only within its own."""
 
     def __init__(
-        self, database: Database, ledger: PostgresLedger, mint_many: Callable[[int], list[int]], producer: str
+        self, database: Database, ledger: Ledger, mint_many: Callable[[int], list[int]], producer: str
     ) -> None:
         self._database = database
         self._ledger = ledger

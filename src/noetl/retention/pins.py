@@ -16,7 +16,7 @@ from noetl.ledger.archive.partition import Partition, partition_of
 from noetl.ledger.archive.rows import archive_rows, not_kept
 from noetl.ledger.database import Connection, Database
 from noetl.ledger.history import History
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.catalogue import BY_NAME
 from noetl.model.catalogue.retention import PINS_STREAM, PinCreated, PinKind
@@ -68,7 +68,7 @@ class Pins:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         history: History,
         datasets: Datasets,
         mint: Callable[[], int],

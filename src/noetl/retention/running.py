@@ -16,7 +16,7 @@ import orjson
 from noetl import faults
 from noetl.errors import Conflict, VersionConflict
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.event import Draft, time_text
 from noetl.model.stream import Scope
@@ -65,7 +65,7 @@ class Running:
         self,
         scope: Scope,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         lake: Lake,
         mint: Callable[[], int],
         producer: str,

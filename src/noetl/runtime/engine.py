@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from noetl.catalog.plans import Plans
+from noetl.catalog.playbook_rows import PostgresEntries
 from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant
 from noetl.dispatch.port import Dispatch
+from noetl.dispatch.stores import postgres_stores
 from noetl.errors import NoetlError
 from noetl.execute.resources import WorkerResources
 from noetl.execute.services import Services
@@ -49,8 +51,7 @@ def producer_of(runtime: Runtime, role: str) -> str:
 def catalog_of(runtime: Runtime, role: str, plans: Plans | None = None) -> Catalog:
     """Return the playbooks of this process's database; with the `plans` of an engine nothing it knows is read again."""
     return Catalog(
-        runtime.database,
-        runtime.ledger,
+        PostgresEntries(runtime.database, runtime.ledger),
         runtime.payloads,
         runtime.ids.mint,
         producer_of(runtime, role),
@@ -65,7 +66,7 @@ async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics |
     if metrics is not None:
         runtime.ledger.on_transition = metrics.observe
     engine = Engine(
-        runtime.database,
+        postgres_stores(runtime.database, runtime.ledger),
         runtime.ledger,
         payloads,
         runtime.ids.mint,

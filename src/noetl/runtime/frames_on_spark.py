@@ -21,6 +21,7 @@ from noetl.credentials.secret import Secret
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant, LeaseRef
 from noetl.dispatch.port import Dispatch
+from noetl.dispatch.stores import postgres_stores
 from noetl.execute.resources import WorkerResources
 from noetl.execute.scratch import keep_scratch
 from noetl.execute.services import Services
@@ -185,7 +186,7 @@ class OnExecutor:
             f"noetl://tenant/{own.tenant_id}/org/{own.organization_id}/cluster/{own.cluster_id}/node/{own.node_id}/lane"
         )
         engine = Engine(
-            database, ledger, open_payloads(self._settings), mint, mint_many, producer,
+            postgres_stores(database, ledger), ledger, open_payloads(self._settings), mint, mint_many, producer,
             kinds=tuple(sorted(known_kinds())),
         )  # fmt: skip
         stack.push_async_callback(engine.close)

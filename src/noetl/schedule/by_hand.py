@@ -11,7 +11,7 @@ import msgspec
 from noetl.errors import InputError, NotFound, VersionConflict
 from noetl.faults import reach
 from noetl.ledger.database import Connection, Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Transition
 from noetl.model.event import time_text
 from noetl.model.stream import Scope
@@ -41,7 +41,7 @@ class Schedules:
     """The schedules of all organizations, each seen only within its own."""
 
     def __init__(
-        self, database: Database, ledger: PostgresLedger, mint_many: Callable[[int], list[int]], producer: str
+        self, database: Database, ledger: Ledger, mint_many: Callable[[int], list[int]], producer: str
     ) -> None:
         self._database = database
         self._ledger = ledger

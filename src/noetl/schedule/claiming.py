@@ -20,7 +20,7 @@ import msgspec
 from noetl.errors import AlreadyRecorded, Conflict
 from noetl.faults import reach
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.event import time_text
 from noetl.schedule import planning
@@ -66,7 +66,7 @@ class Claiming:
     """Claims moments for one process, whose name is in the leases."""
 
     def __init__(
-        self, database: Database, ledger: PostgresLedger, drafts: ScheduleDrafts, runner: str, able: Able, meter: Meter
+        self, database: Database, ledger: Ledger, drafts: ScheduleDrafts, runner: str, able: Able, meter: Meter
     ) -> None:
         self._database = database
         self._ledger = ledger

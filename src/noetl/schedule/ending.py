@@ -11,7 +11,7 @@ from noetl.faults import reach
 from noetl.leases import operations, statements
 from noetl.leases.kinds import SLOT
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Transition
 from noetl.schedule.drafts import Said, ScheduleDrafts, Told
 from noetl.schedule.held import Held
@@ -25,7 +25,7 @@ _STANDING: Final = statements.standing(SLOT, "c.version", "s", _SCHEDULE)
 class SlotLeases:
     """Renews the leases of this process, and ends them."""
 
-    def __init__(self, database: Database, ledger: PostgresLedger, drafts: ScheduleDrafts) -> None:
+    def __init__(self, database: Database, ledger: Ledger, drafts: ScheduleDrafts) -> None:
         self._database = database
         self._ledger = ledger
         self._drafts = drafts

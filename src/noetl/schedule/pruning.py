@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Transition
 from noetl.model.event import time_text
 from noetl.model.stream import Scope
@@ -33,7 +33,7 @@ class PruneSlots:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         mint_many: Callable[[int], list[int]],
         producer: str,
         *,

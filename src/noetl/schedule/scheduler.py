@@ -19,7 +19,7 @@ from noetl.errors import Conflict, NoetlError, Unavailable
 from noetl.leases.kinds import SLOT
 from noetl.leases.statements import next_end
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.model.stream import Scope
 from noetl.schedule.by_hand import Schedules
 from noetl.schedule.claiming import MINE, Able, Claiming
@@ -71,7 +71,7 @@ class Scheduler:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         mint_many: Callable[[int], list[int]],
         runner: str,
         handlers: Mapping[Kind, Handler],

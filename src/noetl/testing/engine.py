@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from noetl.dispatch.engine import Engine
+from noetl.dispatch.stores import postgres_stores
 from noetl.execute.tools.registry import known_kinds
 from noetl.plan.depth import MAX_CHILD_DEPTH
 from noetl.runtime.engine import open_worker, producer_of
@@ -61,7 +62,7 @@ async def open_short_leased(
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(open_runtime(settings))
         engine = Engine(
-            runtime.database,
+            postgres_stores(runtime.database, runtime.ledger),
             runtime.ledger,
             runtime.payloads,
             runtime.ids.mint,

@@ -1,4 +1,4 @@
-"""What every ledger must do for readers, as tests: bounds, scopes, heads and subscriptions."""
+"""What every ledger must do for readers, as tests: bounds, scopes, heads, subscriptions and read tokens."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
+import msgspec
 import pytest
 
+from noetl.errors import Unavailable
 from noetl.ledger.port import Ledger
 from noetl.model.event import Event
 from noetl.model.mark import Mark
+from noetl.model.read_token import ReadToken, execution_token
 from noetl.model.shard import SHARD_COUNT
 from noetl.model.stream import Scope
 from noetl.testing.drafts import Drafts
@@ -166,3 +169,23 @@ class ReadContract:
         assert (await ledger.head()).positions == tuple(
             sum(event.shard == shard for event in events) for shard in range(SHARD_COUNT)
         )
+
+    async def test_what_a_token_stands_for_can_be_read_once_it_is_covered(self, ledger: Ledger, drafts: Drafts) -> None:
+        run = drafts.mint()
+        first, second = drafts.execution(run), drafts.loop_item(run, drafts.mint(), 0)
+        await ledger.append(first.stream, [first])
+        await ledger.covered(ReadToken(run, first.event_id, first.stream.shard), drafts.scope, 30.0)
+        await ledger.covered(execution_token(run, 1), drafts.scope, 30.0)
+        token = ReadToken(run, second.event_id, second.stream.shard)
+        waiting = asyncio.ensure_future(ledger.covered(token, drafts.scope, 30.0))
+        await ledger.append(second.stream, [second])
+        await waiting
+        assert [event.event_id for event in await read(ledger, second.stream)] == [second.event_id]
+
+    async def test_a_token_for_what_is_not_there_is_not_covered(self, ledger: Ledger, drafts: Drafts) -> None:
+        draft, other = drafts.execution(drafts.mint()), Scope(drafts.scope.tenant_id, "other")
+        await ledger.append(draft.stream, [draft])
+        token = ReadToken(draft.execution_id, draft.event_id, draft.stream.shard)
+        for scope, asked in ((other, token), (drafts.scope, msgspec.structs.replace(token, event_id=1))):
+            with pytest.raises(Unavailable):
+                await ledger.covered(asked, scope, 0.01)

@@ -18,7 +18,7 @@ from noetl.errors import Conflict, LeaseLost, NotFound
 from noetl.leases import operations, statements
 from noetl.leases.kinds import VIEW
 from noetl.ledger.database import Connection, Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.catalogue.views import VIEW_STREAM
 from noetl.model.ids import organization_root_id
@@ -98,7 +98,7 @@ class ViewLease(msgspec.Struct, frozen=True, kw_only=True):
 class Versions:
     """The views of all organizations, each seen only within its own."""
 
-    def __init__(self, database: Database, ledger: PostgresLedger, payloads: PayloadStore, drafting: Drafting) -> None:
+    def __init__(self, database: Database, ledger: Ledger, payloads: PayloadStore, drafting: Drafting) -> None:
         self._database = database
         self._ledger = ledger
         self._payloads = payloads

@@ -13,7 +13,8 @@ from noetl.pipelines.operators.playbook import PlaybookOperator
 from noetl.pipelines.reading import DatasetReader
 from noetl.pipelines.tables import TableWriter
 from noetl.testing.pipelines import TestedPipelines, connected
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 from ..pipelines.shop import order, shop
 from .conftest import Told

@@ -12,7 +12,8 @@ from noetl.dispatch.local import LocalDispatch
 from noetl.execute.slot import Slot
 from noetl.execute.tools.postgres_target import DEFAULT_POOL, Target
 from noetl.testing.engine import until
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 CLAIM = """
           UPDATE job SET status = 'claimed' WHERE id IN (

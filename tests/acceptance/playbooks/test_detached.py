@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 CHILD = """
 workflow:

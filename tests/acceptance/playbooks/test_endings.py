@@ -14,7 +14,8 @@ from noetl.execute.outcome import Outcome
 from noetl.execute.tools.port import Call, Tool
 from noetl.execute.tools.registry import load_tools
 from noetl.plan.state import State
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 
 class BrokenTool:

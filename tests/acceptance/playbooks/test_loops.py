@@ -15,7 +15,8 @@ from noetl.errors import Conflict
 from noetl.execute.outcome import Outcome
 from noetl.execute.tools.port import Call
 from noetl.plan.state import State
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 
 async def loop(playbooks: Playbooks, spec: str, *, tool: str, rows: object, after: str = "") -> State:

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from noetl.payloads.codec import JSON, decode_json
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 
 async def test_large_results_leave_the_ledger_and_later_templates_read_them(playbooks: Playbooks) -> None:

@@ -12,7 +12,8 @@ from aiohttp.test_utils import TestServer
 
 from noetl.execute.scratch import Scratch
 from noetl.runtime import scratch as sweeping
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 TEXT = playbook("""
 workload: {url: ""}

@@ -18,7 +18,8 @@ from aiohttp.test_utils import TestServer
 
 from noetl.plan.state import State
 from noetl.runtime.embedded import EmbeddedServer
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 ZSTD = b"\x28\xb5\x2f\xfd"
 

@@ -15,7 +15,8 @@ from noetl.execute.worker import Worker
 from noetl.runtime.engine import open_worker
 from noetl.runtime.settings import Settings
 from noetl.testing.engine import until
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 LOOP = playbook(
     """

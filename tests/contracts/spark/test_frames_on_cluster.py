@@ -12,7 +12,8 @@ from tests.unit.spark.frames.conftest import lending, ran
 
 from noetl.runtime import engine
 from noetl.spark.options import SparkOptions
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 from noetl.testing.spark import SharedDrivers
 
 pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(300)]

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contracts.driven import Driven, token
 from tests.contracts.event_lake.lake_ground import AnsweringDrivers
-from tests.contracts.piped import Piped
 from tests.contracts.story_pipelines import whole_story
 from tests.contracts.views.ground import SCOPE, Ground, standing
 
 from noetl.ledger.database import Database
+from noetl.testing.execution_changes import Driven, token
+from noetl.testing.pipeline_changes import Piped
 from noetl.testing.spark import SharedDrivers
 from noetl.views.document import parse_view
 from noetl.views.verifying import Verifying

@@ -12,7 +12,8 @@ from tests.unit.alerts.receiving import Receiver
 from noetl.runtime.alerts import EVALUATE, evaluate_alerts_job, open_sender
 from noetl.schedule.handlers import SlotRun
 from noetl.testing.engine import until
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 pytestmark = pytest.mark.service
 

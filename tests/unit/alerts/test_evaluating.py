@@ -17,7 +17,8 @@ from noetl.errors import InputError
 from noetl.ledger.transition import Append, Transition
 from noetl.model.event import time_text
 from noetl.model.ids import organization_root_id
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 pytestmark = pytest.mark.service
 

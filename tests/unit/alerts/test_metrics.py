@@ -8,7 +8,8 @@ from tests.unit.alerts.conftest import Desk, hook_rules
 from tests.unit.alerts.receiving import Receiver
 
 from noetl.runtime.telemetry import Metrics
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 pytestmark = pytest.mark.service
 

@@ -20,7 +20,8 @@ from noetl.alerts.deliveries import Deliveries, Lease
 from noetl.dispatch.tasks.backoff import Backoff
 from noetl.errors import InputError, LeaseLost
 from noetl.runtime.alerts import CHANNELS
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 pytestmark = pytest.mark.service
 

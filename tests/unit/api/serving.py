@@ -16,12 +16,14 @@ import msgspec
 
 from noetl.api.serve import serve
 from noetl.api.services import Services
+from noetl.catalog.playbook_rows import PostgresEntries
 from noetl.catalog.playbooks import Catalog
 from noetl.credentials.keyring import KeyRing
 from noetl.credentials.secret import Secret
 from noetl.credentials.store import CredentialStore
 from noetl.credentials.tokens import ApiTokens
 from noetl.dispatch.engine import Engine
+from noetl.dispatch.stores import postgres_stores
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
@@ -100,7 +102,7 @@ class Server:
 def make_engine(database: Database, ledger: PostgresLedger, payloads: MemoryPayloadStore) -> Engine:
     """Make an engine whose reaper is not running."""
     ids = SnowflakeGenerator(7, lambda: time.time_ns() // 1_000_000)
-    return Engine(database, ledger, payloads, ids.mint, ids.mint_many, PRODUCER)
+    return Engine(postgres_stores(database, ledger), ledger, payloads, ids.mint, ids.mint_many, PRODUCER)
 
 
 def make_services(
@@ -126,7 +128,7 @@ def make_services(
         worker_database=database,
         ledger=ledger,
         history=projections.history,
-        catalog=Catalog(readers, ledger, payloads, ids.mint, PRODUCER),
+        catalog=Catalog(PostgresEntries(readers, ledger), payloads, ids.mint, PRODUCER),
         payloads=payloads,
         replay=projections.replay,
         verifier=projections.verifier,

@@ -11,6 +11,7 @@ from tests.unit.api.serving import HOME, LOOP, Server
 
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport, FrameSoFar
+from noetl.dispatch.open_work.postgres import PostgresOpenWork
 from noetl.dispatch.remote import RemoteDispatch
 from noetl.dispatch.so_far import LoopsSoFar
 from noetl.ledger.database import Database
@@ -113,7 +114,7 @@ async def test_only_who_has_the_frame_counts_and_never_more_rows_than_it_has(
     server: Server, dispatch: RemoteDispatch, engine: Engine, hints: MemoryHints, database: Database
 ) -> None:
     _, frame = await in_hand(server, dispatch)
-    elsewhere = LoopsSoFar(database, hints)
+    elsewhere = LoopsSoFar(PostgresOpenWork(database), hints)
     writing = asyncio.create_task(elsewhere.run())
     elsewhere.tell(Scope("default", "other"), [said(frame, 1)])
     elsewhere.tell(HOME, [said(frame, 1, attempt=frame.attempt + 1), said(frame, 1, frame_id=7)])

@@ -9,6 +9,7 @@ import pytest
 from noetl.catalog.playbooks import Entry
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant, StepContext
+from noetl.dispatch.stores import postgres_stores
 from noetl.dispatch.waiters import Waiters
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
@@ -86,7 +87,15 @@ async def test_a_worker_waits_for_what_it_was_promised() -> None:
 @pytest.fixture
 async def engine(database: Database, ledger: PostgresLedger) -> Engine:
     """An engine on the test's database that pushes nothing by itself."""
-    return Engine(database, ledger, MemoryPayloadStore(), IDS.mint, IDS.mint_many, "noetl://test", kinds=("noop",))
+    return Engine(
+        postgres_stores(database, ledger),
+        ledger,
+        MemoryPayloadStore(),
+        IDS.mint,
+        IDS.mint_many,
+        "noetl://test",
+        kinds=("noop",),
+    )
 
 
 async def registered(engine: Engine) -> Entry:

@@ -24,7 +24,8 @@ from noetl.schedule.scheduler import Scheduler
 from noetl.schedule.spec import PLATFORM, Definition, Named, Spec
 from noetl.schedule.starting import EmitSource, StartPlaybook
 from noetl.testing.pipelines import TestedPipelines
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 pytestmark = pytest.mark.service
 

@@ -17,7 +17,7 @@ from noetl.alerts.rule import Route, route_of
 from noetl.alerts.writing import AlertWriting
 from noetl.errors import Conflict
 from noetl.faults import reach
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.catalogue.alerts import SEVERITIES
 from noetl.model.event import time_text
@@ -39,7 +39,7 @@ class AlertRoute:
     def __init__(
         self,
         scope: Scope,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         writing: AlertWriting,
         applied: AppliedRules,
         reader: TableReader,

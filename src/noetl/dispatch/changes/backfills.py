@@ -16,6 +16,7 @@ import orjson
 from noetl.dispatch.changes.backfill_plans import BackfillPlan
 from noetl.dispatch.changes.backfill_rows import Backfill, Progress, read_backfill, read_backfills, read_progress
 from noetl.dispatch.changes.means import Located, Means
+from noetl.dispatch.facts.postgres import PostgresFacts
 from noetl.dispatch.request_keys import reused, stands_for
 from noetl.errors import Conflict, InputError, KeyReused, NotFound, PayloadCollected, VersionConflict
 from noetl.faults import reach
@@ -49,7 +50,10 @@ class Backfills:
         With a `key`, a second request under it gives the backfill of the first one.
         """
         while True:
-            if key is not None and (run := await stands_for(self._means.database, scope, key)) is not None:
+            if (
+                key is not None
+                and (run := await stands_for(PostgresFacts(self._means.database), scope, key)) is not None
+            ):
                 return await self._repeated(scope, run, key, found, plan)
             if not plan.keys:
                 raise InputError(

@@ -14,7 +14,7 @@ from noetl.dispatch.changes.reconciling import Reconciling
 from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.tasks.engine import TaskEngine
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
 
@@ -25,7 +25,7 @@ class Changes:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         payloads: PayloadStore,
         datasets: Datasets,
         engine: TaskEngine,

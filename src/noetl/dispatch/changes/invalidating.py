@@ -16,6 +16,7 @@ import orjson
 
 from noetl.dispatch.changes.again import tasks_again, worked_as
 from noetl.dispatch.changes.means import Located, Means
+from noetl.dispatch.facts.postgres import PostgresFacts
 from noetl.dispatch.request_keys import reused, stands_for
 from noetl.dispatch.tasks.jobs import JobFacts
 from noetl.errors import InputError, KeyReused, NotFound, PayloadCollected, VersionConflict
@@ -144,7 +145,10 @@ class Invalidations:
         while True:
             found = await self._means.located(scope, name)
             rows = None if where is None else await self._range(scope, found, where)
-            if key is not None and (run := await stands_for(self._means.database, scope, key)) is not None:
+            if (
+                key is not None
+                and (run := await stands_for(PostgresFacts(self._means.database), scope, key)) is not None
+            ):
                 return await self._repeated(scope, run, key, (found, rows, partition_key, reason, note))
             keys = await self._wrong(scope, found, partition_key, rows)
             meta: dict[str, Any] = {

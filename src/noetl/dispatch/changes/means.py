@@ -17,7 +17,7 @@ from noetl.dispatch.tasks.engine import TaskEngine
 from noetl.dispatch.tasks.jobs import JobFacts, Output
 from noetl.errors import InputError
 from noetl.ledger.database import Connection, Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append
 from noetl.model.stream import Scope, execution_stream
 from noetl.payloads.port import PayloadStore
@@ -52,7 +52,7 @@ class Means:
     """The parts that changes of all organizations of one database use."""
 
     database: Database
-    ledger: PostgresLedger
+    ledger: Ledger
     payloads: PayloadStore
     datasets: Datasets
     engine: TaskEngine

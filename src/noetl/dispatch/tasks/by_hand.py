@@ -14,7 +14,7 @@ from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.tasks.rows import COLUMNS, TaskRow, read_task, task_row
 from noetl.errors import Conflict, LeaseLost, VersionConflict
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
@@ -72,7 +72,7 @@ class TasksByHand:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         drafting: Drafting,
         recorded: Callable[[Scope, int], None],
     ) -> None:

@@ -25,7 +25,7 @@ from noetl.faults import reach
 from noetl.leases import fences
 from noetl.leases.kinds import TASK
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.dataset import ALL, MANIFEST_TYPE, Manifest
 from noetl.model.payload_ref import PayloadRef
@@ -54,7 +54,7 @@ class Committing:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         payloads: PayloadStore,
         drafts: CommitDrafts,
         ending: Ending,

@@ -15,7 +15,7 @@ from noetl.errors import PayloadCollected, VersionConflict
 from noetl.faults import reach
 from noetl.leases.kinds import TASK
 from noetl.ledger.database import Connection, Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.event import Draft
 from noetl.model.payload_ref import PayloadRef
@@ -51,7 +51,7 @@ JOIN noetl.partition_version AS v USING (dataset_version, partition_key, version
 class Creating:
     """Makes tasks in one database; any number may do so at once."""
 
-    def __init__(self, database: Database, ledger: PostgresLedger, payloads: PayloadStore, drafting: Drafting) -> None:
+    def __init__(self, database: Database, ledger: Ledger, payloads: PayloadStore, drafting: Drafting) -> None:
         self._database = database
         self._ledger = ledger
         self._payloads = payloads

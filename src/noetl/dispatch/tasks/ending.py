@@ -14,7 +14,7 @@ from noetl.faults import reach
 from noetl.leases import fences
 from noetl.leases.kinds import TASK
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
@@ -35,7 +35,7 @@ class Ending:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         drafting: Drafting,
         backoff: Backoff,
         recorded: Callable[[Scope, int], None],

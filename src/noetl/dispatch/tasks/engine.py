@@ -23,7 +23,7 @@ from noetl.dispatch.tasks.wakeups.port import Wakeups
 from noetl.dispatch.tasks.wakeups.postgres import PostgresWakeups
 from noetl.dispatch.tasks.waking import Waking
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
 
@@ -34,7 +34,7 @@ class TaskEngine:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         payloads: PayloadStore,
         mint: Callable[[], int],
         mint_many: Callable[[int], list[int]],

@@ -20,7 +20,7 @@ from noetl.faults import reach
 from noetl.leases import fences, operations, statements
 from noetl.leases.kinds import TASK
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.dataset import Manifest
 from noetl.model.stream import Scope
@@ -41,7 +41,7 @@ class LocalTasks:
         self,
         scope: Scope,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         drafting: Drafting,
         jobs: Jobs,
         granting: Granting,

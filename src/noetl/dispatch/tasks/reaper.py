@@ -16,7 +16,7 @@ from noetl.faults import reach
 from noetl.leases import fences, statements
 from noetl.leases.kinds import TASK
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.stream import Scope
 from noetl.model.task import TaskLease
@@ -37,7 +37,7 @@ class TaskReaper:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         drafting: Drafting,
         runs: Runs,
         ending: Ending,

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.facts.postgres import PostgresFacts
 from noetl.dispatch.request_keys import request_key, stands_for
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.tasks.by_hand import TasksByHand
@@ -23,7 +24,7 @@ from noetl.dispatch.tasks.run_states import Run, given_up, is_busy, open_runs, q
 from noetl.errors import Conflict, InputError, KeyReused, NoetlError, NotFound
 from noetl.faults import reach
 from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.ids import Id64
 from noetl.model.payload_ref import PayloadRef
@@ -72,7 +73,7 @@ class Runs:
     def __init__(
         self,
         database: Database,
-        ledger: PostgresLedger,
+        ledger: Ledger,
         drafting: Drafting,
         mint: Callable[[], int],
         jobs: Jobs,
@@ -207,7 +208,7 @@ class Runs:
         return Append(stream, [draft], 0)
 
     async def _keyed(self, scope: Scope, key: str) -> int:
-        return await stands_for(self._database, scope, key) or self._mint()
+        return await stands_for(PostgresFacts(self._database), scope, key) or self._mint()
 
     async def settle(self, scope: Scope, execution_id: int) -> RunEnd:
         """End a run that has nothing left to do, and say how it stands."""

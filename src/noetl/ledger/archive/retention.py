@@ -22,7 +22,7 @@ from noetl.ledger.archive.partition import Partition, months_before
 from noetl.ledger.archive.rows import ArchiveRow, archive_rows
 from noetl.ledger.archive.writing import archive_partition
 from noetl.ledger.database import Connection, Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.decisions import RowDecisions
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
 
@@ -83,7 +83,7 @@ async def ensure_partitions(database: Database, months_ahead: int) -> list[str]:
 
 async def retain(
     database: Database,
-    ledger: PostgresLedger,
+    ledger: RowDecisions,
     payloads: Payloads,
     *,
     mint: Callable[[], int],
@@ -128,7 +128,7 @@ async def _older_than(database: Database, keep_months: int | None, now: datetime
 
 async def _drop(
     database: Database,
-    ledger: PostgresLedger,
+    ledger: RowDecisions,
     payloads: Payloads,
     mint: Callable[[], int],
     month: Partition,
@@ -169,7 +169,7 @@ def _young(row: ArchiveRow, now: datetime, keep_months: int | None) -> str | Non
 
 async def _remove_archives(
     database: Database,
-    ledger: PostgresLedger,
+    ledger: RowDecisions,
     mint: Callable[[], int],
     keeping: Keeping,
     now: datetime,
@@ -191,7 +191,7 @@ async def _remove_archives(
 
 
 async def _remove_archive(
-    ledger: PostgresLedger, row: ArchiveRow, event_id: int, now: datetime, keeping: Keeping
+    ledger: RowDecisions, row: ArchiveRow, event_id: int, now: datetime, keeping: Keeping
 ) -> str | None:
     draft = removed_draft(row.scope, row.partition.name, event_id, now)
     async with ledger.decision(row.scope) as decision:

@@ -20,7 +20,7 @@ from noetl.ledger.archive.partition import Partition, partition_named
 from noetl.ledger.archive.rows import archive_rows
 from noetl.ledger.archive.spool import OBJECT_EVENTS, Filled, Spools, pages_of
 from noetl.ledger.database import Connection, Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.decisions import RowDecisions
 from noetl.ledger.references import lock_payloads
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
@@ -58,7 +58,7 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True):
 
 async def archive_partition(
     database: Database,
-    ledger: PostgresLedger,
+    ledger: RowDecisions,
     payloads: Payloads,
     partition: str,
     *,
@@ -157,7 +157,7 @@ def _manifest(month: Partition, found: asyncpg.Record, objects: list[ArchivedObj
 
 async def _record(
     database: Database,
-    ledger: PostgresLedger,
+    ledger: RowDecisions,
     payloads: Payloads,
     scope: Scope,
     manifest: Manifest,

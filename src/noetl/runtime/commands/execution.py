@@ -95,8 +95,9 @@ async def plan_of(runtime: Runtime, scope: Scope, execution_id: int) -> Plan | N
 
 async def loops_so_far(runtime: Runtime, scope: Scope, execution_id: int) -> list[StageSoFar]:
     """Return how far the loops of an execution are, as quick hints tell it where there are any."""
+    from noetl.dispatch.open_work.postgres import PostgresOpenWork
     from noetl.dispatch.so_far import LoopsSoFar
     from noetl.runtime.hints import open_hints
 
     async with open_hints(runtime.settings) as hints:
-        return await LoopsSoFar(runtime.database, hints).of(scope, execution_id)
+        return await LoopsSoFar(PostgresOpenWork(runtime.database), hints).of(scope, execution_id)

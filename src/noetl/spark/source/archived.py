@@ -17,8 +17,7 @@ from noetl.ledger.archive.partition import partition_of
 from noetl.ledger.archive.reading import Archives
 from noetl.ledger.archive.rows import not_kept
 from noetl.ledger.database import Database
-from noetl.ledger.history import History
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.history import History, open_history
 from noetl.model.event import Event
 from noetl.spark.source.connecting import Transaction
 from noetl.spark.source.options import SourceOptions
@@ -139,12 +138,11 @@ async def _events(options: SourceOptions, place: Place) -> AsyncGenerator[Event,
 @asynccontextmanager
 async def _opened(options: SourceOptions) -> AsyncGenerator[tuple[History, Archives], None]:
     database = Database(options.url, as_roles=options.as_roles, pool_max=2)
-    ledger = PostgresLedger(database, listen=False)
     store = open_store(options.payloads_url or "")
     try:
-        yield History(database, ledger, store), Archives(database, store)
+        async with open_history(database, store) as history:
+            yield history, Archives(database, store)
     finally:
-        await ledger.close()
         await database.close()
 
 

@@ -20,7 +20,8 @@ from noetl.spark.event_lake.facts.audit import is_routine
 from noetl.spark.event_lake.facts.catalogue import FACTS
 from noetl.spark.event_lake.facts.computing import facts_of, touched_days
 from noetl.testing.pipelines import TestedPipelines
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 PLAYBOOK = playbook("""
 workflow:

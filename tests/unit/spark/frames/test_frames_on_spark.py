@@ -14,7 +14,8 @@ from tests.unit.spark.frames.conftest import ran
 
 from noetl.dispatch.grants import CommandGrant, LoopGrant, StepContext
 from noetl.runtime.frames_on_spark import OnExecutor, frame_pool
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 pytestmark = pytest.mark.timeout(300)
 

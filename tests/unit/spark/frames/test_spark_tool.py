@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.spark.frames.conftest import ran
 
-from noetl.testing.playbooks import Playbooks, playbook
+from noetl.testing.playbook_runs import playbook
+from noetl.testing.playbooks import Playbooks
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -6,8 +6,7 @@ import time
 import uuid
 from typing import Any
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.event import Draft
 from noetl.model.ids import SnowflakeGenerator
@@ -19,6 +18,8 @@ NEIGHBOUR = Scope("globex", "care")
 IDS = SnowflakeGenerator(31, lambda: time.time_ns() // 1_000_000)
 RUN_OUT = -1.0
 """Seconds of a lease that has run out when it is given."""
+LONG = 1e9
+"""Seconds that nothing in a test has waited."""
 
 
 def token() -> str:
@@ -101,7 +102,7 @@ class Driven:
     def frame_fence(self, frame_id: int, attempt: int, held: str | None, mode: Any = "held") -> Fence:
         return Fence("frame", self.execution_id, str(frame_id), attempt, held, mode)
 
-    async def begin(self, ledger: PostgresLedger, *commands: str, stage: bool = False) -> Driven:
+    async def begin(self, ledger: Ledger, *commands: str, stage: bool = False) -> Driven:
         """Record the beginning: the request, then commands and a stage if asked for."""
         await ledger.transact(self.requested())
         if stage:
@@ -122,6 +123,8 @@ def joined(*transitions: Transition) -> Transition:
     )
 
 
-async def rows(database: Database, table: str, columns: str = "*", scope: Scope = SCOPE) -> list[tuple[Any, ...]]:
-    async with database.transaction(scope) as connection:
-        return [tuple(row) for row in await connection.fetch(f"SELECT {columns} FROM noetl.{table} ORDER BY 1")]
+async def child_of(ledger: Ledger, parent: Driven, **meta: Any) -> Driven:
+    """Start an execution below another."""
+    child = Driven()
+    await ledger.transact(child.requested(parent_execution_id=parent.execution_id, meta=meta))
+    return child

@@ -9,8 +9,7 @@ from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.event import Draft
 from noetl.model.stream import Scope
 from noetl.testing.drafts import Drafts
-
-from .driven import IDS, SCOPE, one, token
+from noetl.testing.execution_changes import IDS, SCOPE, one, token
 
 
 def named(name: str) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from noetl.ledger.transition import Transition
-
-from .driven import IDS, SCOPE, Driven, joined, one, token
+from noetl.testing.execution_changes import IDS, SCOPE, Driven, joined, one, token
 
 
 def whole_story(run: Driven) -> list[Transition]:
