@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from tests.unit.model.sound import sound
 
+from noetl.catalog.playbook_rows import PostgresEntries
 from noetl.catalog.playbooks import Catalog
 from noetl.errors import EventInvalid
 from noetl.ledger.database import Database
@@ -159,7 +160,7 @@ async def test_the_database_touches_what_is_declared(
 
 @pytest.mark.service
 async def test_a_catalog_touches_what_is_declared(ledger: PostgresLedger, database: Database) -> None:
-    catalog = Catalog(database, ledger, MemoryPayloadStore(), IDS.mint, "tests")
+    catalog = Catalog(PostgresEntries(database, ledger), MemoryPayloadStore(), IDS.mint, "tests")
     playbook = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: a, path: tests/a}\nworkflow: [{step: start, tool: {kind: noop}}]\n"
     changes = {
         "catalog.registered": lambda: catalog.register(SCOPE, playbook),
