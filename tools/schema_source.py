@@ -20,8 +20,9 @@ _PART = re.compile(r"^( *)-- begin generated: (.+)\n(?:.*\n)*? *-- end generated
 
 
 def schema_files() -> dict[Path, str]:
-    """Return every SQL file that has generated parts, with the text it should have."""
-    texts = {path: path.read_text() for path in sorted(SCHEMA.rglob("*.sql"))}
+    """Return every object's file that has generated parts, with the text it should have; migrations stay as they were."""
+    objects = (path for path in sorted(SCHEMA.rglob("*.sql")) if "migrations" not in path.parts)
+    texts = {path: path.read_text() for path in objects}
     return {path: filled(text) for path, text in texts.items() if "-- begin generated" in text}
 
 

@@ -160,34 +160,35 @@ def later_schema(tmp_path: Path) -> Path:
     function.write_text(before.replace("noetl.payloads", "noetl.payload"))
     assert function.read_text() != before
     versions = schema / "migrations/versions"
-    (versions / "0002_racks.py").write_text(REVISION)
-    (versions / "0002_racks.up.sql").write_text(
-        "ALTER TABLE noetl.worker ADD COLUMN rack text;\n" + function.read_text()
-    )
-    (versions / "0002_racks.down.sql").write_text("ALTER TABLE noetl.worker DROP COLUMN rack;\n" + before)
+    (versions / f"{RACKS}.py").write_text(REVISION)
+    (versions / f"{RACKS}.up.sql").write_text("ALTER TABLE noetl.worker ADD COLUMN rack text;\n" + function.read_text())
+    (versions / f"{RACKS}.down.sql").write_text("ALTER TABLE noetl.worker DROP COLUMN rack;\n" + before)
     return schema
 
 
-REVISION = """
+NEXT = f"{int(REVISIONS[-1]) + 1:04}"
+RACKS = f"{NEXT}_racks"
+REVISION = f"""
 from alembic import context
-revision, down_revision = "0002", "0001"
-def upgrade(): context.config.attributes["run"].up("0002_racks")
-def downgrade(): context.config.attributes["run"].down("0002_racks")
+revision, down_revision = "{NEXT}", "{REVISIONS[-1]}"
+def upgrade(): context.config.attributes["run"].up("{RACKS}")
+def downgrade(): context.config.attributes["run"].down("{RACKS}")
 """
 
 
 def test_the_files_and_the_migrations_make_one_catalog(empty_url: str, owner_url: str, later_schema: Path) -> None:
     """INV-24."""
-    assert migrate.upgrade(empty_url, schema=later_schema) == ["0001_baseline", "0002_racks"]
-    assert migrate.upgrade(owner_url, schema=later_schema) == ["0002_racks"]
-    assert migrate.current(empty_url) == migrate.current(owner_url) == "0002"
+    assert migrate.upgrade(empty_url, schema=later_schema)[-1] == RACKS
+    assert migrate.upgrade(owner_url, schema=later_schema) == [RACKS]
+    assert migrate.current(empty_url) == migrate.current(owner_url) == NEXT
     assert "rack text" in dump(owner_url)
     assert dump(empty_url) == dump(owner_url)
 
 
 def test_a_revision_before_the_newest_can_be_asked_for(empty_url: str, reference: str, later_schema: Path) -> None:
-    assert migrate.upgrade(empty_url, "0001", later_schema) == ["0001_baseline"]
-    assert migrate.current(empty_url) == "0001"
+    applied = migrate.upgrade(empty_url, REVISIONS[-1], later_schema)
+    assert [name.split("_")[0] for name in applied] == REVISIONS
+    assert migrate.current(empty_url) == REVISIONS[-1]
     assert dump(empty_url) == reference
 
 
@@ -219,7 +220,7 @@ async def test_events_survive_the_undoing_of_what_is_built_on_them_and_its_retur
         await ledger.append(items[0].stream, items)
         before = await everything(ledger)
     assert len(before) == 3
-    await asyncio.to_thread(migrate.downgrade, owner_url, "0001", later_schema)
+    await asyncio.to_thread(migrate.downgrade, owner_url, REVISIONS[-1], later_schema)
     async with opened() as ledger:
         assert await everything(ledger) == before
     await asyncio.to_thread(migrate.upgrade, owner_url, "head", later_schema)

@@ -57,8 +57,9 @@ def upgrade(owner_url: str, revision: str = "head", schema: Path = SCHEMA) -> li
         if found is None and revision not in ("head", head(schema)):
             # The files make the newest revision; what came after the one asked for is undone again.
             command.upgrade(config, "head")
+            kept = [name for name in applied if name.split("_")[0] <= revision]
             command.downgrade(config, revision)
-            return [name for name in applied[: len(applied) // 2] if name.split("_")[0] <= revision]
+            return kept
         command.upgrade(config, revision)
     return applied
 
