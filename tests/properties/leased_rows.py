@@ -24,6 +24,7 @@ from noetl.alerts.writing import AlertWriting
 from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant, FrameGrant
+from noetl.dispatch.stores import postgres_stores
 from noetl.errors import Conflict, KeyReused
 from noetl.leases import operations
 from noetl.leases.kinds import COMMAND, DELIVERY, FRAME, OUTBOX, SHARD, SLOT, TASK, VIEW, Kind
@@ -177,7 +178,7 @@ class LeasedCommand(LeasedRow):
     def __init__(self, database: Database, ledger: PostgresLedger, home: Path) -> None:
         super().__init__(database, ledger, home)
         self.engine = Engine(
-            database, ledger, MemoryPayloadStore(), IDS.mint, IDS.mint_many, "tests", kinds=("python",),
+            postgres_stores(database, ledger), ledger, MemoryPayloadStore(), IDS.mint, IDS.mint_many, "tests", kinds=("python",),
             idle_seconds=1e6, command_lease_seconds=SECONDS,
         )  # fmt: skip
 

@@ -9,14 +9,15 @@ from noetl.dispatch.facts.port import FrameEnd, FrameFailure, IssuedCommand
 from noetl.errors import NotFound
 from noetl.ledger.payload_lookup import digest_at
 from noetl.ledger.port import LedgerReader
+from noetl.model.catalogue.rows import types_of_attempts
 from noetl.model.event import Event
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.shard import SHARD_COUNT
 from noetl.model.stream import Scope
 
-_BEGUN: Final = frozenset({"frame.dispatched", "loop.shard.enqueued"})
-_FAILED: Final = frozenset({"frame.failed", "loop.shard.failed"})
-_ENDED: Final = _FAILED | {"frame.committed", "loop.shard.done"}
+_BEGUN: Final = types_of_attempts("begun", at="frame")
+_FAILED: Final = types_of_attempts("failed", at="frame")
+_ENDED: Final = types_of_attempts("completed", "failed", at="frame")
 
 
 class MemoryFacts:
