@@ -116,6 +116,7 @@ def _declared(kind: EventType) -> tuple[list[str], ...]:
 
 
 def test_the_folds_touch_what_is_declared() -> None:
+    """INV-152."""
     touched: dict[str, Touched] = defaultdict(Touched)
     works: dict[int, OpenWork] = defaultdict(OpenWork)
     versions: dict[str, int] = defaultdict(int)
@@ -146,6 +147,7 @@ def _folded(work: OpenWork, pipelines: Pipelines) -> Rows:
 async def test_the_database_touches_what_is_declared(
     ledger: PostgresLedger, database: Database, owner_url: str
 ) -> None:
+    """INV-152."""
     touched: dict[str, Touched] = defaultdict(Touched)
     others = await _others(owner_url)
     before = await _stored(database)
@@ -181,6 +183,7 @@ async def test_a_catalog_touches_what_is_declared(ledger: PostgresLedger, databa
 
 @pytest.mark.service
 async def test_nobody_takes_a_type_that_is_not_declared(ledger: PostgresLedger) -> None:
+    """INV-148."""
     run = Driven()
     draft = run.requested().appends[0].drafts[0]
     stray = msgspec.structs.replace(draft, event_type="execution.guessed", schema_name="noetl.execution.guessed")

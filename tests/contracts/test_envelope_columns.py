@@ -41,6 +41,7 @@ def printed(kind: str) -> str:
 
 @pytest.mark.parametrize("table", ["noetl.event", "noetl.pending_event"])
 def test_a_table_of_events_has_the_columns_of_the_envelope(owner_url: str, table: str) -> None:
+    """INV-149."""
     assert attributes(owner_url, table) == [
         (column.name, printed(column.sql), column.required, column.bytewise, False) for column in EVENT_COLUMNS
     ]
@@ -61,6 +62,7 @@ def test_a_new_event_has_its_place_and_the_row_of_a_draft(owner_url: str) -> Non
 
 
 def test_every_insert_of_events_names_all_columns_and_gives_each_its_own_value(owner_url: str) -> None:
+    """INV-149."""
     with psycopg.connect(owner_url) as connection:
         found = connection.execute(_FUNCTIONS).fetchall()
     functions = [(name, re.sub("--.*", "", source)) for name, source in found]

@@ -38,6 +38,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def test_an_answer_has_the_fields_of_the_declared_type_alone() -> None:
+    """INV-150."""
     known = Known(thing_id=1)
     told = {"thing_id": "1", "made_by": None, "after": [], "at": None, "where": "here"}
     page = Page(things=[known], first=known, by_name={"a": known}, tree=Page(things=(known,)))

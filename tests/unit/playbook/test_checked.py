@@ -18,6 +18,7 @@ WRONG = HEAD + "workflow: [{step: a, tool: {kind: noop}, next: [{step: nowhere}]
 
 
 def test_nobody_can_hand_in_another_playbook_than_the_text_has() -> None:
+    """INV-151."""
     other = CheckedPlaybook(OTHER)
     with pytest.raises(TypeError):
         CheckedPlaybook(GOOD, playbook=other.playbook)  # type: ignore[call-arg]
