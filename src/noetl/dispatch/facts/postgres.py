@@ -21,11 +21,9 @@ WHERE execution_id = $1 AND command_id = $2 AND event_type = 'command.issued'
 _TAKES: Final = """
 SELECT parent.event_type FROM noetl.known_event AS parent JOIN noetl.known_event AS own
   ON own.execution_id = $2 AND own.event_type = 'execution.requested'
-WHERE parent.execution_id = $1 AND CASE parent.event_type
-    WHEN 'execution.cancelled' THEN parent.meta ->> 'cascade' IS NULL
-    WHEN 'execution.failed' THEN own.meta ->> 'detached' IS NULL
-    WHEN 'playbook.failed' THEN own.meta ->> 'detached' IS NULL
-    ELSE false END
+WHERE parent.execution_id = $1 AND (
+    parent.event_type = 'execution.cancelled' AND parent.meta ->> 'cascade' IS NULL
+    OR parent.event_type IN ('execution.failed', 'playbook.failed') AND own.meta ->> 'detached' IS NULL)
 LIMIT 1
 """
 _BEGUN: Final = sql_texts(types_of_attempts("begun", at="frame"))

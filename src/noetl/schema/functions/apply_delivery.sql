@@ -33,7 +33,7 @@ BEGIN
         WHERE tenant_id = said.tenant_id AND organization_id = said.organization_id AND delivery_id = own;
     WHEN 'delivery.delivered', 'delivery.failed' THEN
         UPDATE noetl.delivery SET available_at = NULL, lease_token = NULL, lease_until = NULL, last_heartbeat = NULL,
-            status = CASE said.event_type WHEN 'delivery.delivered' THEN 'Delivered' ELSE 'Dead' END,
+            status = CASE said.event_type WHEN 'delivery.delivered' THEN 'Delivered' WHEN 'delivery.failed' THEN 'Dead' END,
             error = said.error, ended_at = said.ingest_time, version = said.stream_version
         WHERE tenant_id = said.tenant_id AND organization_id = said.organization_id AND delivery_id = own;
     ELSE

@@ -7,6 +7,7 @@ DECLARE
     said    text;
     meta    json;
     context json;
+    has_failed boolean;
 BEGIN
     -- Event by event, in their order: a transition is a handful of events, and one row may change twice in it.
     FOREACH e IN ARRAY events LOOP
@@ -83,12 +84,13 @@ BEGIN
             WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = e.execution_id
               AND frame_id = e.frame_id;
             context := coalesce(e.context, '{}');
+            has_failed := said IN ('frame.failed', 'loop.shard.failed');
             UPDATE noetl.stage SET frames_open = frames_open - 1,
-                frames_failed = frames_failed + (said IN ('frame.failed', 'loop.shard.failed'))::integer,
-                rows_done = rows_done + CASE WHEN said IN ('frame.failed', 'loop.shard.failed') THEN 0
+                frames_failed = frames_failed + has_failed::integer,
+                rows_done = rows_done + CASE WHEN has_failed THEN 0
                     ELSE (meta ->> 'row_count')::bigint - coalesce((meta ->> 'failed_count')::bigint, 0) END,
-                rows_failed = rows_failed + CASE WHEN said IN ('frame.failed', 'loop.shard.failed')
-                    THEN (meta ->> 'row_count')::bigint ELSE coalesce((meta ->> 'failed_count')::bigint, 0) END,
+                rows_failed = rows_failed + CASE WHEN has_failed THEN (meta ->> 'row_count')::bigint
+                    ELSE coalesce((meta ->> 'failed_count')::bigint, 0) END,
                 errors = errors + coalesce((meta ->> 'swallowed')::bigint, 0),
                 ctx = ctx || coalesce((context ->> 'set')::jsonb, '{}')
             WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = e.execution_id

@@ -37,7 +37,7 @@ BEGIN
     WHEN 'task.completed', 'task.skipped', 'task.failed', 'task.cancelled' THEN
         UPDATE noetl.task SET lease_token = NULL, lease_until = NULL, last_heartbeat = NULL, available_at = NULL,
             status = CASE said.event_type WHEN 'task.completed' THEN 'Completed' WHEN 'task.skipped' THEN 'Skipped'
-                                          WHEN 'task.failed' THEN 'Failed' ELSE 'Canceled' END,
+                                          WHEN 'task.failed' THEN 'Failed' WHEN 'task.cancelled' THEN 'Canceled' END,
             error = said.error, logs_ref = coalesce(said.payload_ref::jsonb, logs_ref),
             outputs = said.context::jsonb -> 'outputs', skipped_as = (meta ->> 'as_task')::uuid,
             ended_at = said.ingest_time

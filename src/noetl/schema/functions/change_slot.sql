@@ -10,7 +10,8 @@ BEGIN
         WHERE tenant_id = p_tenant AND organization_id = p_organization AND schedule_id = own.schedule_id
           AND plan_time = own.plan_time;
     WHEN 'slot.succeeded', 'slot.attempt_failed', 'slot.abandoned', 'slot.failed' THEN
-        UPDATE noetl.cron_slot SET status = CASE own.said WHEN 'slot.succeeded' THEN 'SUCCESS' ELSE 'FAILED' END,
+        UPDATE noetl.cron_slot SET status = CASE WHEN own.said = 'slot.succeeded' THEN 'SUCCESS'
+                WHEN own.said IN ('slot.attempt_failed', 'slot.abandoned', 'slot.failed') THEN 'FAILED' END,
             lease_token = NULL, lease_until = NULL, last_heartbeat = NULL, finished_at = own.said_at,
             duration_ms = greatest(0, floor(extract(epoch FROM own.said_at - started_at) * 1000))::bigint,
             next_retry_at = CASE WHEN own.said IN ('slot.attempt_failed', 'slot.abandoned')
