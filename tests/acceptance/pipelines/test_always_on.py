@@ -200,6 +200,7 @@ async def test_another_version_drains_the_turn_and_rolling_back_takes_it_up_agai
         gate.open()
         await pipelines.pipelines.rollback("feed", None, by="tests")
         await until(_is(pipelines, old.lease.task_id, "Completed"), "the old turn, taken up again")
+        await until(_only_turns_of(pipelines, old.dag_version_id), "an end of the turns of the other version")
     live = [task for task in await pipelines.tasks("ticks") if task.open and task.dag_version_id != old.dag_version_id]
     assert not [task for task in live if not task.cancel_requested]
 
@@ -209,6 +210,14 @@ def _is(pipelines: TestedPipelines, task_id: str, status: str) -> Callable[[], o
         return (await pipelines.engine.by_hand.show(pipelines.scope, task_id)).status == status
 
     return is_so
+
+
+def _only_turns_of(pipelines: TestedPipelines, version: str) -> Callable[[], object]:
+    async def are_left() -> bool:
+        others = [task for task in await pipelines.tasks("ticks") if task.open and task.dag_version_id != version]
+        return all(task.cancel_requested for task in others)
+
+    return are_left
 
 
 def _new_turn(pipelines: TestedPipelines, version: str) -> Callable[[], object]:
