@@ -195,6 +195,7 @@ def migrate(ctx: click.Context, revision: str, sql_status: bool, yes: bool, stor
         if sql_status:
             click.echo(f"schema {before or 'not there'}, newest {migrations.head()}")
             ctx.exit(0 if before == migrations.head() else 1)
+        migrations.check_known(before)
         goal = migrations.head() if revision == "head" else revision
         # Revisions are zero-padded numbers, so that their order as text is their order in time.
         back = before is not None and (goal == "base" or goal.startswith("-") or goal < before)
