@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from noetl.cli.main import COMMANDS
@@ -139,6 +140,18 @@ def test_a_database_is_started_migrated_shown_stopped_and_reset(noetl: Run, proj
     assert (project / ".noetl" / "postgres").exists()
     assert noetl("db", "reset", "--yes").returncode == 0
     assert not (project / ".noetl" / "postgres").exists()
+
+
+@pytest.mark.service
+def test_a_database_of_an_unknown_revision_is_refused_before_anything_is_asked(noetl: Run) -> None:
+    assert noetl("db", "start").returncode == 0
+    assert noetl("db", "migrate").returncode == 0
+    with psycopg.connect(noetl("db", "url", "--tcp", "--role", "owner").stdout.strip()) as connection:
+        connection.execute("UPDATE public.schema_revision SET version_num = '0022'")
+    done = noetl("db", "migrate")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the database schema is at revision 0022, newer than this program's")
+    assert "Go on?" not in done.stdout + done.stderr
 
 
 @pytest.mark.service
