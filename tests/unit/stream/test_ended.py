@@ -28,6 +28,28 @@ async def test_a_task_that_swallowed_a_cancellation_is_cancelled_again() -> None
     assert (task.cancelled(), swallowed) == (True, 3)
 
 
+async def test_no_task_is_left_behind_when_the_caller_is_cancelled_again_and_again() -> None:
+    swallowed = 0
+    begun = asyncio.Event()
+
+    async def goes_round() -> None:
+        nonlocal swallowed
+        while True:
+            try:
+                begun.set()
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                swallowed += 1
+                if swallowed == 4:
+                    raise
+
+    task = asyncio.create_task(goes_round())
+    ending = asyncio.create_task(ended(task))
+    await begun.wait()
+    await ended(ending)
+    assert (task.done(), task.cancelled(), ending.cancelled(), swallowed) == (True, True, True, 4)
+
+
 async def test_what_has_ended_or_failed_is_not_waited_for() -> None:
     async def fails() -> None:
         raise ValueError("on its own")
