@@ -29,7 +29,8 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 class Admission:
     """Looks tokens up; where none is required, admits whoever shows none and reaches the server over the loopback.
 
-    `required` None asks for tokens as long as the organization has a live one, whenever it was made.
+    `required` None asks for tokens once the organization has had one, also after the last has ended: nothing that happens by
+    itself opens a server to everybody.
     """
 
     def __init__(
@@ -48,8 +49,17 @@ class Admission:
         self._clock = clock
         self._kept: OrderedDict[bytes, tuple[float, TokenHolder]] = OrderedDict()
         self._known = (_NEVER, True)
-        """Until when it is known whether there are live tokens, and whether there are."""
+        """Until when it is known whether there have been tokens, and whether there have."""
         self._looking: asyncio.Task[bool] | None = None
+
+    async def again(self, request: Request, endpoint: Endpoint, caller: Caller) -> None:
+        """Refuse a caller who was admitted before and would not be now, by what the database says at this moment."""
+        if caller.token_id is not None:
+            self._kept.pop(digest(_token(request)), None)
+        else:
+            until, had = self._known
+            self._known = (min(until, self._clock()), had)
+        await self.caller(request, endpoint)
 
     async def caller(self, request: Request, endpoint: Endpoint) -> Caller:
         """Return who calls, after checking that they may call this route."""
@@ -73,25 +83,25 @@ class Admission:
     async def _asks_for_tokens(self) -> bool:
         if self._required is not None:
             return self._required
-        until, live = self._known
+        until, had = self._known
         if self._clock() < until:
-            return live
+            return had
         # One look serves all who ask meanwhile: they share its answer, and its failure if there has been none before.
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look())
         return await asyncio.shield(self._looking)
 
     async def _look(self) -> bool:
-        began, (before, live) = self._clock(), self._known
+        began, (before, had) = self._clock(), self._known
         try:
-            live = await self._tokens.any_live(self._default_scope)
+            had = await self._tokens.any_ever(self._default_scope)
         except Unavailable:
             if before == _NEVER:
                 raise
             # Tokens are made in the database: while it is away there are those that were, and facts go on to be taken.
             began = self._clock()
-        self._known = (began + KEEP_SECONDS, live)
-        return live
+        self._known = (began + KEEP_SECONDS, had)
+        return had
 
     async def _holder(self, token: str) -> TokenHolder:
         # The token itself is not kept, not even in memory.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from noetl.api import problems, wire
-from noetl.api.admission import Admission
+from noetl.api.admission import KEEP_SECONDS, Admission
 from noetl.api.endpoint import READ_TOKEN, Answer, Call, Endpoint
 from noetl.api.openapi import document
 from noetl.api.routes import all_routes
@@ -64,12 +65,16 @@ def _handler(endpoint: Endpoint, services: Services, admission: Admission) -> Ca
     async def handle(request: Request) -> Response:
         began = time.perf_counter()
         try:
-            call = Call(services, await admission.caller(request, endpoint), request)
+            caller = await admission.caller(request, endpoint)
+            call = Call(services, caller, request, partial(admission.again, request, endpoint, caller))
             if endpoint.refuses_key and "idempotency-key" in request.headers:
                 raise _unheeded(endpoint)
             if endpoint.method == "GET" and READ_TOKEN in request.headers:
                 await _covered(call)
-            response = _response(endpoint, await endpoint.handle(call, **await _arguments(endpoint, call)))
+            answer = await endpoint.handle(call, **await _arguments(endpoint, call))
+            if endpoint.waits and time.perf_counter() - began > KEEP_SECONDS:
+                await call.still_admitted()
+            response = _response(endpoint, answer)
         except NoetlError as problem:
             known = problems.status_of(problem) != 500
             response = problems.refused(problem) if known else problems.unexpected(endpoint.method, endpoint.template)

@@ -61,6 +61,8 @@ class Call:
     services: Services
     caller: Caller
     request: Request
+    still_admitted: Callable[[], Awaitable[None]]
+    """Refuses the caller if it would not be admitted any more: tokens are made and end while a request waits."""
 
     @property
     def scope(self) -> Scope:
@@ -113,6 +115,8 @@ class Endpoint:
     repeatable: bool
     """Whether the same request again comes to the same, so that a key has nothing to add."""
     body_optional: bool
+    waits: bool
+    """Whether it may wait for long, so that its caller is looked at again before it is answered."""
     media_type: str
 
     @property
@@ -164,6 +168,7 @@ class Routes:
         status: int = 200,
         keyed: bool = False,
         repeatable: bool = False,
+        waits: bool = False,
         media_type: str = "application/json",
     ) -> Callable[[Handler], Handler]:
         def declare(handle: Handler) -> Handler:
@@ -186,6 +191,7 @@ class Routes:
                     # What a worker sends twice is fenced by its lease, and what GET and DELETE do stays done.
                     repeatable=repeatable or method != "POST" or roles in (WORKERS, ONLY_WORKERS),
                     body_optional="body" in hints and signature.parameters["body"].default is None,
+                    waits=waits,
                     media_type=media_type,
                 )
             )

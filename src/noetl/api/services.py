@@ -86,7 +86,7 @@ class Services:
     producer: str
     version: str
     auth_required: bool | None
-    """Whether requests must carry a token; None where they must as long as the organization has a live one."""
+    """Whether requests must carry a token; None where they must once the organization has had one."""
     default_scope: Scope
     """Whose a request without a token is, where none is required."""
     worker_secret: Secret | None = None

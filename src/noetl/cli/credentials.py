@@ -167,7 +167,7 @@ def rotate(keep_old_keys: bool, as_json: bool) -> None:
 
 @credentials.group()
 def token() -> None:
-    """Hand out, list and revoke API tokens."""
+    """Hand out, list and revoke API tokens, and open a server that needs none any more."""
 
 
 @token.command()
@@ -223,6 +223,28 @@ def revoke(token_id: UUID, as_json: bool) -> None:
     """
     info = asyncio.run(_revoke(token_id))
     _print(_token_facts(info), as_json, f"Token {info.token_id} ({info.name}) is revoked.")
+
+
+@token.command("open")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_JSON
+def open_again(yes: bool, as_json: bool) -> None:
+    """Let everybody on this machine in again, without a token.
+
+    A server that listens on the loopback asks for no token until the organization has one. From then on it does, also after
+    the last token was revoked or has expired. This command ends that, until the next token is made. It is refused while a
+    token is live. `server.require_tokens: true` asks for tokens all the same.
+
+    \b
+    Examples:
+      noetl credentials token open
+      noetl credentials token open --yes --json
+    """
+    if not yes:
+        click.confirm("Whoever reaches this machine's loopback may then do everything. Go on?", abort=True)
+    ended = asyncio.run(_open_again())
+    was = f"{ended} ended tokens no longer count." if ended else "No token was ever made: it is open already."
+    _print({"ended_tokens": ended}, as_json, f"No token is asked for on the loopback until the next is made. {was}")
 
 
 def _read(file: str) -> str:
@@ -299,6 +321,11 @@ async def _create_token(name: str, role: Role, days: int | None, user: str | Non
 async def _list_tokens() -> Sequence[TokenInfo]:
     async with opened_tokens() as (tokens, scope):
         return await tokens.list(scope)
+
+
+async def _open_again() -> int:
+    async with opened_tokens() as (tokens, scope):
+        return await tokens.open_again(scope)
 
 
 async def _revoke(token_id: UUID) -> TokenInfo:

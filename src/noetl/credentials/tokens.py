@@ -120,6 +120,39 @@ class ApiTokens:
             )
         return bool(found)
 
+    async def any_ever(self, scope: Scope) -> bool:
+        """Tell whether the organization has had a token, live or ended, since it was last opened; an operator's is none of it."""
+        async with self._database.transaction(scope) as connection:
+            found = await connection.fetchval(
+                "SELECT EXISTS (SELECT FROM noetl.api_token WHERE tenant_id = $1 AND organization_id = $2"
+                " AND role <> 'operator' AND opened_at IS NULL)",
+                scope.tenant_id,
+                scope.organization_id,
+            )
+        return bool(found)
+
+    async def open_again(self, scope: Scope) -> int:
+        """Stop asking for tokens on the loopback until the next one is made; return how many ended ones stood in the way.
+
+        `Denied` while a token is live: whoever holds it counts on the others being kept out.
+        """
+        async with self._database.transaction(scope) as connection:
+            # A token that somebody makes at this moment has its own row, which is not opened.
+            rows = await connection.fetch(
+                "UPDATE noetl.api_token SET opened_at = clock_timestamp() WHERE tenant_id = $1 AND organization_id = $2"
+                " AND role <> 'operator' AND opened_at IS NULL RETURNING name, revoked_at IS NULL"
+                " AND (expires_at IS NULL OR expires_at > clock_timestamp()) AS live",
+                scope.tenant_id,
+                scope.organization_id,
+            )
+            live = sorted(row["name"] for row in rows if row["live"])
+            if live:
+                raise Denied(
+                    f"{len(live)} tokens are live: {', '.join(live[:5])}",
+                    hint="revoke them first with `noetl credentials token revoke`",
+                )
+        return len(rows)
+
     async def list(self, scope: Scope) -> Sequence[TokenInfo]:
         """Return all tokens of the organization, revoked ones too, the oldest first."""
         async with self._database.transaction(scope) as connection:

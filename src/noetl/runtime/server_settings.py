@@ -18,7 +18,7 @@ class Server(Section):
     )
     require_tokens: bool | None = Field(
         default=None,
-        description="Whether requests must carry a token; null asks on the loopback as long as the organization has a live one.",
+        description="Whether requests must carry a token; null asks on the loopback once the organization has had one.",
     )
 
 

@@ -205,7 +205,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
     TO noetl_materializer;
 
 -- Columns that move without an event: heartbeats, marks of delivery, and what was removed.
-GRANT UPDATE (revoked_at, last_used_at) ON noetl.api_token TO noetl_runtime;
+GRANT UPDATE (revoked_at, last_used_at, opened_at) ON noetl.api_token TO noetl_runtime;
 GRANT UPDATE (removed) ON noetl.catalog TO noetl_runtime;
 GRANT UPDATE (lease_until, last_heartbeat) ON noetl.command TO noetl_runtime;
 GRANT UPDATE (lease_until, last_heartbeat) ON noetl.cron_slot TO noetl_runtime;

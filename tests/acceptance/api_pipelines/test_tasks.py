@@ -11,9 +11,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.acceptance.api_pipelines.conftest import Parts
-from tests.unit.api.serving import Server, running
+from tests.unit.api.serving import HOME, Server, running
 from tests.unit.dispatch.tasks.ground import Ground, written
 
+from noetl.api import admission
 from noetl.dispatch.tasks.invoking.http import HttpInvoker
 from noetl.dispatch.tasks.invoking.port import Invokers
 from noetl.dispatch.tasks.invoking.runner import FunctionRunner
@@ -168,3 +169,20 @@ async def test_a_server_that_stays_away_is_waited_for_no_longer_than_agreed() ->
         with pytest.raises(Unavailable):
             await remote.fetch(TaskLease(task_id="t", attempt=1, token="t", seconds=1.0))
     await remote.close()
+
+
+async def test_a_task_claimed_with_a_token_that_has_ended_meanwhile_goes_to_another_at_once(
+    ground: Ground, guarded: Server, bearers: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """INV-177."""
+    monkeypatch.setattr(admission, "KEEP_SECONDS", 60.0)
+    await ground.built()
+    await ground.engine.runs.emit(ground.scope, "shop", "orders", requested_by="test")
+    await ground.drain()
+    claim = {"worker_id": "w1", "runtimes": ["dispatcher"], "want": 1}
+    await guarded.call("POST", "/api/tasks/claim", claim | {"runtimes": ["spark"]}, headers=bearers["worker"])
+    held = next(one for one in await guarded.services.tokens.list(HOME) if one.role == "worker")
+    await guarded.services.tokens.revoke(HOME, held.token_id)
+    await guarded.call("POST", "/api/tasks/claim", claim, headers=bearers["worker"], status=401)
+    claimed = await guarded.call("POST", "/api/tasks/claim", claim, headers=bearers["admin"])
+    assert [one["lease"]["attempt"] for one in claimed["tasks"]] == [2]

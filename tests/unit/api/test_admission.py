@@ -16,7 +16,7 @@ from noetl.api.endpoint import Endpoint
 from noetl.api.problems import Unauthenticated
 from noetl.api.routes.all_routes import endpoints
 from noetl.credentials.tokens import ROLES, ApiTokens, Role
-from noetl.errors import Unavailable
+from noetl.errors import Denied, Unavailable
 from noetl.ledger.database import Database
 from noetl.model.stream import Scope
 
@@ -124,10 +124,10 @@ async def bearer(server: Server, role: Role, scope: Scope = HOME) -> dict[str, s
     return {"Authorization": f"Bearer {token.reveal()}"}
 
 
-async def test_tokens_made_while_a_server_runs_are_asked_for_until_the_last_is_revoked(
+async def test_tokens_made_while_a_server_runs_are_asked_for_until_somebody_opens_it(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """INV-46."""
+    """INV-46, INV-176."""
     monkeypatch.setattr(admission, "KEEP_SECONDS", 0.0)
     async with serve(auth=None) as server:
         await server.call("GET", "/api/executions", status=200)
@@ -144,18 +144,63 @@ async def test_tokens_made_while_a_server_runs_are_asked_for_until_the_last_is_r
             await server.call("POST", "/api/execute", {"path": "tests/two"}, headers=headers, status=403)
 
         for token in await server.services.tokens.list(HOME):
+            if token.role != "operator":
+                with pytest.raises(Denied, match="tokens are live: a "):
+                    await server.services.tokens.open_again(HOME)
             await server.services.tokens.revoke(HOME, token.token_id)
+        await server.call("GET", "/api/executions", status=401)
+        assert await server.services.tokens.open_again(HOME) == 2
+        assert await server.services.tokens.open_again(HOME) == 0
         await server.call("GET", "/api/executions", status=200)
         await server.call("GET", "/api/executions", headers=reader, status=401)
 
 
-async def test_tokens_that_have_expired_are_no_longer_asked_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_token_that_has_expired_is_still_asked_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """INV-176."""
     monkeypatch.setattr(admission, "KEEP_SECONDS", 0.0)
     async with serve(auth=None) as server:
         await server.services.tokens.create(HOME, "brief", "reader", timedelta(microseconds=1))
+        await server.call("GET", "/api/executions", status=401)
+        assert await server.services.tokens.open_again(HOME) == 1
         await server.call("GET", "/api/executions", status=200)
         await server.services.tokens.create(HOME, "longer", "reader", timedelta(days=1))
         await server.call("GET", "/api/executions", status=401)
+
+
+async def test_work_claimed_by_a_poll_that_is_no_longer_admitted_goes_to_another_at_once(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """INV-177."""
+    monkeypatch.setattr(admission, "KEEP_SECONDS", 60.0)
+    claim = {"worker_id": "noetl://tenant/default/org/default/cluster/local/worker/one", "want": 1, "wait_seconds": 20}
+    async with serve(auth=None) as server:
+        await server.call("POST", "/api/catalog/register", {"content": TWO_STEPS}, status=201)
+        poll = asyncio.create_task(server.call("POST", "/api/commands/claim", claim, status=401))
+        admin, worker = await bearer(server, "admin"), await bearer(server, "worker")
+        await server.call("POST", "/api/execute", {"path": "tests/two"}, headers=admin, status=201)
+        assert (await poll)["code"] == "unauthenticated"
+        claimed = await server.call("POST", "/api/commands/claim", claim, headers=worker)
+        assert [one["attempt"] for one in claimed["commands"]] == [2]
+
+        again = await bearer(server, "worker")
+        await server.call("GET", "/api/catalog/tests/two", headers=again, status=200)
+        tokens = server.services.tokens
+        await tokens.revoke(HOME, (await tokens.list(HOME))[-1].token_id)
+        await server.call("POST", "/api/execute", {"path": "tests/two"}, headers=admin, status=201)
+        await server.call("POST", "/api/commands/claim", claim, headers=again, status=401)
+        claimed = await server.call("POST", "/api/commands/claim", claim, headers=worker)
+        assert [one["attempt"] for one in claimed["commands"]] == [2]
+
+
+async def test_whoever_waits_for_an_answer_is_looked_at_again_before_it_is_given(serve: Serve) -> None:
+    """INV-177."""
+    async with serve(auth=None) as server:
+        await server.call("POST", "/api/catalog/register", {"content": TWO_STEPS}, status=201)
+        started = await server.call("POST", "/api/execute", {"path": "tests/two"}, status=201)
+        name = started["execution_id"]
+        waiting = asyncio.create_task(server.call("GET", f"/api/executions/{name}?wait=1.2", status=401))
+        await bearer(server, "reader")
+        assert (await waiting)["code"] == "unauthenticated"
 
 
 @pytest.mark.parametrize("auth", [None, False], ids=["there are none", "none are wanted"])
@@ -178,11 +223,11 @@ class CountedTokens(ApiTokens):
     looks = 0
     is_away = False
 
-    async def any_live(self, scope: Scope) -> bool:
+    async def any_ever(self, scope: Scope) -> bool:
         self.looks += 1
         if self.is_away:
             raise Unavailable("PostgreSQL does not answer")
-        return await super().any_live(scope)
+        return await super().any_ever(scope)
 
 
 @pytest.fixture

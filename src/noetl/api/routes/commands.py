@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -16,7 +17,8 @@ from noetl.api.wire import Body, Name, Text, View
 from noetl.credentials.secret import revealed, secrets_in
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant
 from noetl.dispatch.locality import Distance, Wish
-from noetl.errors import LeaseLost, NotFound, Unsupported
+from noetl.dispatch.local import LocalDispatch
+from noetl.errors import LeaseLost, NoetlError, NotFound, Unsupported
 from noetl.execute.step_names import names_without_secrets
 from noetl.plan.trigger import CommandEnded
 
@@ -146,9 +148,22 @@ async def claim_commands(call: Call, body: ClaimRequest) -> ClaimAnswer:
         over = left <= _SLICE_SECONDS or call.services.stopping.is_set()
         if grants or over or await call.request.is_disconnected():
             break
+    if grants:
+        await _handed(call, dispatch, grants)
     for grant in grants:
         call.services.leased.keep(call.scope, grant)
     return ClaimAnswer(commands=grants)
+
+
+async def _handed(call: Call, dispatch: LocalDispatch, grants: Sequence[CommandGrant]) -> None:
+    """See that the worker may still have what was claimed for it while it waited; else others get it at once."""
+    try:
+        await call.still_admitted()
+    except NoetlError:
+        # The worker could neither renew these leases nor report on them, and they would have to run out.
+        for grant in grants:
+            await dispatch.give_back(grant, "the worker is no longer admitted", delay_seconds=0.0)
+        raise
 
 
 @routes.post("/api/commands/complete", WORKERS)
@@ -229,7 +244,7 @@ async def give_back_command(call: Call, body: GiveBackRequest) -> None:
     await call.services.leased.once(("give-back", scope, ref), give_back)
 
 
-@routes.post("/api/commands/children", WORKERS)
+@routes.post("/api/commands/children", WORKERS, waits=True)
 async def run_child(call: Call, body: ChildRequest) -> ChildAnswer:
     """Start a child execution unless it runs already, and wait for its end."""
     grant = await call.services.leased.command(call.scope, body.lease.ref())

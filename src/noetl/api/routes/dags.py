@@ -205,7 +205,7 @@ async def get_dag_status(call: Call, dag: str, query: DagVersionQuery) -> DagSta
     return combined(DagStatusView, status, version=_version(status.version))
 
 
-@routes.get("/api/dags/{dag}/runs/{execution_id}", READERS)
+@routes.get("/api/dags/{dag}/runs/{execution_id}", READERS, waits=True)
 async def get_dag_run(call: Call, dag: str, execution_id: int, query: RunQuery) -> RunAnswer:
     """Say whether a build or an emission has nothing left to do, waiting for it if asked."""
     runs = call.pipelines().engine.runs

@@ -114,7 +114,7 @@ async def list_all_executions(call: Call, query: ListQuery) -> ListedPage:
     )
 
 
-@routes.get("/api/executions/{execution_id}", READERS)
+@routes.get("/api/executions/{execution_id}", READERS, waits=True)
 async def get_execution(call: Call, execution_id: int, query: WaitQuery) -> ExecutionView:
     """Return an execution; with `wait`, when it has ended or the time is over."""
     seen = await call.services.reading.ended(

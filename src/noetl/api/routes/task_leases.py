@@ -6,7 +6,7 @@ A caller sends the proof of its lease alone. What the task is, is read from its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 from uuid import UUID
@@ -20,7 +20,7 @@ from noetl.api.problems import MEDIA_TYPE, Problem, described
 from noetl.api.wire import Body, Name, View
 from noetl.dispatch.tasks.local import LocalTasks
 from noetl.dispatch.tasks.port import BaseMoved
-from noetl.errors import InputError, LeaseLost
+from noetl.errors import InputError, LeaseLost, NoetlError
 from noetl.model.dataset import Manifest
 from noetl.model.task import InputPart, TaskGrant, TaskLease, TaskReport, TaskStatus
 from noetl.plan import identity
@@ -128,7 +128,20 @@ async def claim_tasks(call: Call, body: TaskClaimRequest) -> TaskClaimAnswer:
         granted = await tasks.claim(body.worker_id, body.runtimes, body.want, min(left, _SLICE_SECONDS), like=like)
         over = left <= _SLICE_SECONDS or call.services.stopping.is_set()
         if granted or over or await call.request.is_disconnected():
-            return TaskClaimAnswer(tasks=granted)
+            break
+    if granted:
+        await _handed(call, tasks, granted)
+    return TaskClaimAnswer(tasks=granted)
+
+
+async def _handed(call: Call, tasks: LocalTasks, granted: Sequence[TaskGrant]) -> None:
+    """See that the worker may still have what was claimed for it while it waited; else others get it at once."""
+    try:
+        await call.still_admitted()
+    except NoetlError:
+        for grant in granted:
+            await tasks.fail(grant, TaskReport(status="canceled", error="the worker is no longer admitted"))
+        raise
 
 
 @routes.post("/api/tasks/fetch", WORKERS)

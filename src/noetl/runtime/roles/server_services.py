@@ -33,9 +33,9 @@ _log = logging.getLogger(__name__)
 
 
 async def admission_of(people: Runtime, address: str) -> tuple[bool | None, bool]:
-    """Tell whether requests must carry tokens (None: while there are any), and whether an address for all may be opened."""
+    """Tell whether requests must carry tokens (None: once there have been any), and whether an address for all may be opened."""
     wanted = people.settings.server.require_tokens
-    # Beyond the loopback the last token's end must not open the server to everybody.
+    # Beyond the loopback nobody is let in without a token, whether there has been one or not.
     required = True if wanted is None and not is_loopback(address) else wanted
     return required, bool(required) and await ApiTokens(people.database).any_live(people.scope)
 

@@ -11,6 +11,8 @@ CREATE TABLE noetl.api_token (
     last_used_at    timestamptz,
     -- A token may belong to a person; it reads what the person's roles let it read.
     user_id         uuid,
+    -- When the organization was opened again after this token had ended. A token without it keeps the server asking for one.
+    opened_at       timestamptz,
     PRIMARY KEY (tenant_id, organization_id, token_id),
     CONSTRAINT api_token_role_check CHECK (role IN ('reader', 'writer', 'admin', 'worker', 'operator')),
     CONSTRAINT api_token_digest_check CHECK (octet_length(digest) = 32)

@@ -1,0 +1,1 @@
+ALTER TABLE noetl.api_token DROP COLUMN opened_at;
