@@ -36,11 +36,11 @@ def project() -> Iterator[Path]:
 def noetl(project: Path) -> Run:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("NOETL_")}
 
-    def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, cwd: Path = project, **environ: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "noetl", *arguments]
         return subprocess.run(
             command,
-            cwd=project,
+            cwd=cwd,
             env=clean | environ,
             capture_output=True,
             text=True,
@@ -140,6 +140,23 @@ def test_a_database_is_started_migrated_shown_stopped_and_reset(noetl: Run, proj
     assert (project / ".noetl" / "postgres").exists()
     assert noetl("db", "reset", "--yes").returncode == 0
     assert not (project / ".noetl" / "postgres").exists()
+
+
+@pytest.mark.service
+def test_a_directory_below_a_project_uses_the_same_database_and_a_new_home_is_told(noetl: Run, project: Path) -> None:
+    """INV-178."""
+    began = noetl("db", "start")
+    assert began.stderr == (
+        f"NoETL keeps its data in {project / '.noetl'}, which is new. `noetl home` tells why it is this directory.\n"
+    )
+    below = project / "jobs" / "daily"
+    below.mkdir(parents=True)
+    status = noetl("db", "status", "--json", cwd=below)
+    assert json.loads(status.stdout)["home"] == str(project / ".noetl")
+    assert json.loads(status.stdout)["running"]
+    assert noetl("home", cwd=below).stdout.startswith(f"home       {project / '.noetl'}\n")
+    assert not list(below.iterdir())
+    assert noetl("db", "start", cwd=below).stderr == ""
 
 
 @pytest.mark.service

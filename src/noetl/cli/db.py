@@ -35,11 +35,12 @@ class Target:
     def as_owner(self) -> Iterator[str]:
         """The URL of the schema's owner, with the embedded server running for the length of the block."""
         from noetl.runtime.embedded import EmbeddedServer
+        from noetl.runtime.home import tell_new_home
 
         if self.url is not None:
             yield self.owner_url or self.url
             return
-        with EmbeddedServer(self.home) as server:
+        with EmbeddedServer(self.home, tell_new_home) as server:
             yield server.url()
 
 
@@ -94,10 +95,11 @@ def start() -> None:
       NOETL_HOME=/srv/noetl noetl db start
     """
     from noetl.runtime.embedded import EmbeddedServer
+    from noetl.runtime.home import tell_new_home
 
     target = configured()
     target.refuse_external("start")
-    info = EmbeddedServer(target.home).start()
+    info = EmbeddedServer(target.home, tell_new_home).start()
     click.echo(f"PostgreSQL {info.version} runs on {info.host}:{info.port} with its data in {info.data_dir}")
     if info.moved_because:
         click.echo(f"The data stand there because {info.moved_because}.")

@@ -33,6 +33,7 @@ COMMANDS = {
     "executions": ("noetl.cli.executions:executions", "List, show, cancel and re-run executions."),
     "explain": ("noetl.cli.explain:explain", "Tell where rows of a dataset come from, back to what caused them."),
     "fabric": ("noetl.cli.fabric:fabric", "See what the payload tiers of this node hold and how well they serve."),
+    "home": ("noetl.cli.home:home", "Show which home, settings and database the commands run here use."),
     "lake": ("noetl.cli.lake:lake", "Keep all events as a dataset, verify it, and build it anew."),
     "lineage": ("noetl.cli.lineage:lineage", "Show which datasets and columns come from which."),
     "materializer": ("noetl.cli.materializer:materializer", "Write what the stream has into the ledger."),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,9 +52,10 @@ class ServerInfo:
 class EmbeddedServer:
     """One user's handle on the server of one project; not to be shared between threads while acquiring or releasing."""
 
-    def __init__(self, home: Path | None = None) -> None:
-        """Name the project's data directory; nothing is touched yet. Default: NOETL_HOME, else ./.noetl."""
+    def __init__(self, home: Path, made: Callable[[Path], None] | None = None) -> None:
+        """Name the project's data directory; nothing is touched yet. `made` is called when the directory is made."""
         self._place = find_place(home)
+        self._made = made
         self._registration: int | None = None
 
     def acquire(self) -> EmbeddedServer:
@@ -168,7 +170,8 @@ class EmbeddedServer:
         )
 
     def _locked(self) -> AbstractContextManager[None]:
-        settle(self._place)
+        if settle(self._place) and self._made is not None:
+            self._made(self._place.home)
         return exclusive(self._place.start_lock)
 
     def _ensure_running(self) -> State:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noetl.errors import ConfigError
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.upcast import Upcasters
+from noetl.runtime.config.project import find_project
 
 if TYPE_CHECKING:
     from noetl.curated.view import CuratedView
@@ -44,7 +44,7 @@ def _named(name: str, setting: str) -> Any:
     if not module_name or not attribute:
         raise ConfigError(f"{setting}: {name!r} is not of the form module:name")
     # A project's own modules lie beside its noetl.yaml, which an installed command does not look at by itself.
-    here = str(Path.cwd())
+    here = str(find_project().directory)
     if here not in sys.path:
         sys.path.insert(0, here)
     try:

@@ -83,9 +83,9 @@ class State:
     pinned: bool = False
 
 
-def find_place(home: Path | None) -> Place:
+def find_place(home: Path) -> Place:
     """Where the database of this project stands, or would stand once it is made."""
-    home = (home or Path(os.environ.get("NOETL_HOME") or ".noetl")).resolve()
+    home = home.resolve()
     if (home / "postgres").exists():
         return Place(home, home, account_for(home / "postgres"), None)
     pointer = home / "postgres.location"
@@ -101,10 +101,14 @@ def find_place(home: Path | None) -> Place:
     return Place(home, state_directory() / digest, account, reason)
 
 
-def settle(place: Place) -> None:
-    """Make the directories of the place, and leave a note in the project if its data stand elsewhere."""
+def settle(place: Place) -> bool:
+    """Make the directories of the place, and leave a note in the project if its data stand elsewhere.
+
+    Tells whether the home was made just now.
+    """
+    new = not place.home.exists()
     try:
-        if not place.home.exists():
+        if new:
             _make_home(place.home)
         if place.base != place.home:
             make_state_directory(place.base.parent)
@@ -122,6 +126,7 @@ def settle(place: Place) -> None:
             f"the account {place.account.name}, which runs the server for root, may not enter {obstacle} either",
             hint="set NOETL_STATE_DIR to a directory that every user may enter",
         )
+    return new
 
 
 def _make_home(home: Path) -> None:

@@ -59,7 +59,9 @@ class Runtime(Section):
     """Who and where this process is."""
 
     home: Location = Field(
-        default=Path(".noetl"), description="Directory of the embedded database, local payloads and keys."
+        default=Path(".noetl"),
+        description="Directory of the embedded database, local payloads and keys. By default `.noetl` of the project: of the "
+        "nearest directory, from the working directory upwards, that has `.noetl` or `noetl.yaml`.",
     )
     tenant_id: Name = Field(default="default", description="Tenant that commands act for.")
     organization_id: Name = Field(default="default", description="Organization that commands act for.")

@@ -34,6 +34,7 @@ from noetl.replay.verify import Verifier
 from noetl.runtime.embedded import EmbeddedServer
 from noetl.runtime.extensions import load_folds, load_upcasters
 from noetl.runtime.fabric import with_tiers
+from noetl.runtime.home import tell_new_home
 from noetl.runtime.node_number import Ids
 from noetl.runtime.projection_stores import open_stores
 from noetl.runtime.schema import check_schema
@@ -177,7 +178,7 @@ def _shown(secret: Secret[str] | None) -> str | None:
 async def _open_database(settings: Settings, only: Role | None, stack: AsyncExitStack) -> Database:
     chosen = settings.database
     if chosen.url is None:
-        server = EmbeddedServer(settings.runtime.home)
+        server = EmbeddedServer(settings.runtime.home, tell_new_home)
         await asyncio.to_thread(server.acquire)
         stack.callback(server.release)
         url, owner_url = server.url("noetl_runtime"), server.url()

@@ -16,8 +16,8 @@ from noetl.api.sealing import SealedAnswer, sealed
 from noetl.api.wire import Body, Name, Text, View
 from noetl.credentials.secret import revealed, secrets_in
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant
-from noetl.dispatch.locality import Distance, Wish
 from noetl.dispatch.local import LocalDispatch
+from noetl.dispatch.locality import Distance, Wish
 from noetl.errors import LeaseLost, NoetlError, NotFound, Unsupported
 from noetl.execute.step_names import names_without_secrets
 from noetl.plan.trigger import CommandEnded

@@ -1,6 +1,7 @@
 """Loads the settings: defaults, then a file, then the environment, each over the one before.
 
-A file path and an environment go in, typed settings come out, or one error with every problem at once.
+A file path and an environment go in, typed settings come out, or one error with every problem at once. Without a path the
+settings are those of the project that the working directory belongs to.
 """
 
 from __future__ import annotations
@@ -18,49 +19,67 @@ from noetl.runtime.config.checks import Clash, clashes
 from noetl.runtime.config.environment import read_environment
 from noetl.runtime.config.file import Given, read_file
 from noetl.runtime.config.problems import Origin, Path, Problem, explain, problem, refuse
+from noetl.runtime.config.project import FILE, HOME, Project, find_project
 from noetl.runtime.config.schema import Leaf, find
 from noetl.runtime.settings import Settings
 
 __all__ = ["Loaded", "Origin", "Problem", "load", "load_settings"]
 
+_HOME = ("runtime", "home")
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The settings, where each value that was given came from, and the file that was read."""
+    """The settings, where each value that was given came from, the file that was read, and the project they are for."""
 
     settings: Settings
     origins: Mapping[str, Origin]
     file: FilePath | None
+    project: Project
 
 
 def load_settings(path: FilePath | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """Load the settings from a file (or `$NOETL_CONFIG`, or `./noetl.yaml`) and the environment."""
+    """Load the settings from a file (or `$NOETL_CONFIG`, or the project's `noetl.yaml`) and the environment."""
     return load(path, environ).settings
 
 
 def load(path: FilePath | None = None, environ: Mapping[str, str] | None = None) -> Loaded:
     """Load the settings and keep where each came from; raise ConfigError with all problems in `details`."""
     environ = os.environ if environ is None else environ
-    file = _file(path, environ)
+    project = find_project()
+    file = _file(path, environ, project)
     given, problems = read_file(file, environ) if file else ({}, [])
+    if file is not None:
+        _place(given, file.parent)
     referred = {name for _, origin in given.values() for name in origin.names}
     overrides, more = read_environment(environ, referred)
     given |= overrides
+    if _HOME not in given and project.directory != FilePath.cwd():
+        given[_HOME] = (str(project.directory / HOME), Origin(str(project.home or project.file)))
     problems += more
     settings, found = _build(given, {tuple(filter(None, one.path.split("."))) for one in problems})
     problems += found
     if problems:
         raise refuse(problems)
-    return Loaded(settings, {".".join(path): origin for path, (_, origin) in given.items()}, file)
+    return Loaded(settings, {".".join(path): origin for path, (_, origin) in given.items()}, file, project)
 
 
-def _file(path: FilePath | None, environ: Mapping[str, str]) -> FilePath | None:
+def _file(path: FilePath | None, environ: Mapping[str, str], project: Project) -> FilePath | None:
     if path is not None:
         return path
     if named := environ.get("NOETL_CONFIG"):
         return FilePath(named)
-    usual = FilePath("noetl.yaml")
-    return usual if usual.exists() else None
+    if project.file is not None and project.directory == FilePath.cwd():
+        return FilePath(FILE)
+    return project.file
+
+
+def _place(given: Given, directory: FilePath) -> None:
+    """Make paths that a file gives relative to itself, so that it says the same wherever a command is run."""
+    for path, (value, origin) in given.items():
+        leaf = find(path) if isinstance(value, str) else None
+        if isinstance(leaf, Leaf) and leaf.type is FilePath and not value.startswith("~"):
+            given[path] = (str(directory / value), origin)
 
 
 def _build(given: Given, unread: set[Path]) -> tuple[Settings, list[Problem]]:

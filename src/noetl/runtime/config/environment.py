@@ -15,7 +15,7 @@ from noetl.runtime.config.schema import SHORT, Leaf, Named, Node, children, vari
 from noetl.runtime.settings import Settings
 
 OTHER = {
-    "NOETL_CONFIG": "The configuration file, in place of `noetl.yaml` in the working directory.",
+    "NOETL_CONFIG": "The configuration file, in place of the project's `noetl.yaml`.",
     "NOETL_STATE_DIR": "Directory for what the embedded server cannot keep in the project, in place of `/var/lib/noetl`.",
     "NOETL_FAULT": "Fault points to arm, for tests.",
     "NOETL_FAULT_FD": "File descriptor on which a paused fault point reports itself, for tests.",

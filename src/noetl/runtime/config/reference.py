@@ -25,7 +25,7 @@ _INTRODUCTION = """# Configuration
 Settings come from three sources, each over the one before:
 
 1. the defaults on this page;
-2. a YAML file: the one given with `--config`, else `$NOETL_CONFIG`, else `noetl.yaml` in the working directory;
+2. a YAML file: the one given with `--config`, else `$NOETL_CONFIG`, else `noetl.yaml` of the project;
 3. environment variables.
 
 In the file, `${NAME}` stands for an environment variable and `${NAME:-default}` for a variable with a default; an unset
