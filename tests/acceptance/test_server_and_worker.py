@@ -221,10 +221,10 @@ def until(status: int, url: str, token: str | None = None) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["server"], ["dev", "hello.yaml"]], ids=lambda arguments: arguments[0])
-def test_tokens_made_while_it_runs_are_asked_for_until_the_last_is_revoked(
+def test_tokens_made_while_it_runs_are_asked_for_until_somebody_opens_it(
     arguments: list[str], noetl: Noetl, begin: Begin
 ) -> None:
-    """INV-46."""
+    """INV-46, INV-176."""
     url = line(begin(*arguments, "--port", "0")).removeprefix("listening on ")
     noetl("catalog", "register", "hello.yaml")
     listing, execute, hello = f"{url}/api/executions", f"{url}/api/execute", {"path": "demo/hello"}
@@ -242,8 +242,10 @@ def test_tokens_made_while_it_runs_are_asked_for_until_the_last_is_revoked(
     for token in made.values():
         assert status_of(listing) == 401
         noetl("credentials", "token", "revoke", token["token_id"])
-    until(200, listing)
     until(401, listing, tokens["reader"])
+    assert status_of(listing) == 401, "the end of the last token opens nothing"
+    assert json.loads(noetl("credentials", "token", "open", "--yes", "--json")[1]) == {"ended_tokens": 3}
+    until(200, listing)
 
 
 @pytest.mark.parametrize(
