@@ -50,6 +50,18 @@ class OpenExecutionAnswers:
         assert await stores.running.orphans(RUN_OUT, {child.execution_id}) == []
         assert await stores.running.ended(SCOPE, [top.execution_id, child.execution_id]) == [top.execution_id]
 
+    async def test_an_execution_whose_time_is_over_is_found_until_it_ends(
+        self, ledger: Ledger, stores: EngineStores
+    ) -> None:
+        """INV-162."""
+        late, later, none = Driven(), Driven(), Driven()
+        await ledger.transact(late.requested(meta={"limit_seconds": 1e-6}))
+        await ledger.transact(later.requested(meta={"limit_seconds": LONG}))
+        await ledger.transact(none.requested())
+        assert await stores.running.overdue() == [OpenExecution(SCOPE, late.execution_id)]
+        await ledger.transact(late.ended("execution.failed"))
+        assert await stores.running.overdue() == []
+
     async def test_an_execution_without_a_command_stands_still(self, ledger: Ledger, stores: EngineStores) -> None:
         still, busy = await Driven().begin(ledger, stage=True), await Driven().begin(ledger, "a/1/0")
         found = OpenExecution(SCOPE, still.execution_id)

@@ -81,6 +81,15 @@ class MemoryOpenExecutions:
             if one.execution_id not in but
         ]
 
+    async def overdue(self) -> list[OpenExecution]:
+        """Return executions whose time is over."""
+        now = self._work.now()
+        found = [(row["deadline"], scope, row) for scope in self._work.scopes() for row in self._rows(scope)]
+        late = [each for each in found if each[0] is not None and _time(each[0]) < now]
+        return [
+            OpenExecution(scope, int(row["execution_id"])) for _, scope, row in sorted(late, key=lambda one: one[0])
+        ]
+
     async def idle(self, idle_seconds: float) -> list[OpenExecution]:
         """Return executions that have no command."""
         found = []

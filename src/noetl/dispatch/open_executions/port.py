@@ -54,6 +54,10 @@ class OpenExecutions(Protocol):
         """Return executions, requested that long ago, whose parent has ended, but for some; the oldest first."""
         ...
 
+    async def overdue(self) -> list[OpenExecution]:
+        """Return executions whose time is over, by the clock of the store, some hundred at a time; the most overdue first."""
+        ...
+
     async def idle(self, idle_seconds: float) -> list[OpenExecution]:
         """Return executions, requested that long ago, that have no command, some hundred at a time."""
         ...

@@ -60,6 +60,10 @@ AND NOT EXISTS (
     AND p.execution_id = h.parent_execution_id)
 AND NOT h.execution_id = ANY ($2::bigint[]) ORDER BY h.requested_at LIMIT 200
 """
+_OVERDUE: Final = """
+SELECT h.tenant_id, h.organization_id, h.execution_id FROM noetl.execution_head AS h
+WHERE h.deadline < clock_timestamp() ORDER BY h.deadline LIMIT 200
+"""
 _IDLE: Final = """
 SELECT h.tenant_id, h.organization_id, h.execution_id FROM noetl.execution_head AS h
 WHERE h.requested_at < clock_timestamp() - make_interval(secs => $1) AND NOT EXISTS (
@@ -98,6 +102,10 @@ class PostgresOpenExecutions:
     async def orphans(self, idle_seconds: float, but: Collection[int]) -> list[OpenExecution]:
         """Return executions whose parent has ended."""
         return [_execution(row) for row in await self._rows(None, _ORPHANS, idle_seconds, list(but))]
+
+    async def overdue(self) -> list[OpenExecution]:
+        """Return executions whose time is over."""
+        return [_execution(row) for row in await self._rows(None, _OVERDUE)]
 
     async def idle(self, idle_seconds: float) -> list[OpenExecution]:
         """Return executions that have no command."""
