@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import groupby
 
 from noetl.dispatch.executions import Executions
 from noetl.dispatch.open_executions.port import Descendant, OpenExecutions
+from noetl.errors import VersionConflict
 from noetl.model.stream import Scope
 from noetl.plan.state import State
 from noetl.plan.trigger import Cancelled
@@ -84,6 +86,14 @@ class Cascade:
         return dict(zip(wishes, answers, strict=True))
 
     async def _cancelled(self, scope: Scope, execution_id: int, wish: Cancelled) -> bool:
+        while not self._executions.knows(scope, execution_id):
+            head = await self._open.head(scope, execution_id)
+            if head is None:
+                break
+            with suppress(VersionConflict):
+                await self._executions.cancel_unread(scope, head, wish)
+                self._stopped()
+                return True
         if (await self._executions.state(scope, execution_id)).ended:
             return False
         decided = await self._executions.trigger(scope, execution_id, wish)

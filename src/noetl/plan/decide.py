@@ -14,7 +14,7 @@ import msgspec
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.plan.depth import MAX_CHILD_DEPTH
-from noetl.plan.ending import end, stop_the_others
+from noetl.plan.ending import cancellation, end, stop_the_others
 from noetl.plan.entering import Entering
 from noetl.plan.fact import Fact
 from noetl.plan.leaving import leave
@@ -138,17 +138,7 @@ class Deciding:
         elif isinstance(trigger, CommandEnded):
             self._command_ended(trigger)
         elif isinstance(trigger, Cancelled):
-            self.say(
-                Fact(
-                    event_type="execution.cancelled",
-                    error=trigger.reason,
-                    meta={
-                        "by": trigger.by,
-                        "swallowed": self.state.swallowed,
-                        **({} if trigger.cascade else {"cascade": False}),
-                    },
-                )
-            )
+            self.say(cancellation(trigger, self.state.swallowed))
         elif isinstance(trigger, OutOfTime):
             limit = out_of_time(self.plan.playbook.limits)
             if limit is not None:

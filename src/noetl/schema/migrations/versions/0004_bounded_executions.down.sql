@@ -1,5 +1,3 @@
-ALTER TABLE noetl.execution_head ADD COLUMN deadline timestamptz;
-CREATE INDEX idx_execution_head_deadline ON noetl.execution_head (deadline) WHERE deadline IS NOT NULL;
 CREATE OR REPLACE FUNCTION noetl.apply_open_work(
     p_tenant text, p_organization text, p_types text[], p_now timestamptz, events noetl.new_event[]
 ) RETURNS void
@@ -112,10 +110,9 @@ BEGIN
             -- Only playbooks are driven step by step; the run of a DAG is what its tasks are.
             CONTINUE WHEN meta ->> 'playbook_digest' IS NULL;
             INSERT INTO noetl.execution_head (tenant_id, organization_id, execution_id, parent_execution_id,
-                parent_command_id, catalog_id, path, requested_at, deadline)
+                parent_command_id, catalog_id, path, requested_at)
             VALUES (p_tenant, p_organization, e.execution_id, e.parent_execution_id, meta ->> 'parent_command_id',
-                e.catalog_id, meta ->> 'path', e.event_time,
-                e.event_time + make_interval(secs => (meta ->> 'limit_seconds')::double precision));
+                e.catalog_id, meta ->> 'path', e.event_time);
         WHEN
             -- begin generated: types that end an execution
             'execution.cancelled', 'execution.completed', 'execution.failed', 'playbook.completed', 'playbook.failed',
@@ -139,3 +136,6 @@ END
 $$;
 COMMENT ON FUNCTION noetl.apply_open_work IS 'Changes the rows of open work as events of this transaction say.';
 REVOKE ALL ON FUNCTION noetl.apply_open_work FROM PUBLIC;
+DROP INDEX noetl.idx_stream_of_execution;
+DROP INDEX noetl.idx_execution_head_deadline;
+ALTER TABLE noetl.execution_head DROP COLUMN deadline;
