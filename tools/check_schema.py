@@ -43,7 +43,7 @@ def _carried(schema: Path) -> Iterator[str]:
         text = (schema / name).read_text()
         if known.get(name) == sha256_hex(text.encode()):
             continue
-        table = re.search(rf"(ALTER|CREATE) TABLE noetl\.{Path(name).stem}\b", scripts)
+        table = re.search(rf"((ALTER|CREATE) TABLE|INDEX \w+ ON) noetl\.{Path(name).stem}\b", scripts)
         if not (table if name.startswith("tables/") else text.strip() in scripts):
             yield f"{name}: changed since the baseline, and no migration carries it"
     yield from (f"{LOCK}: {name} is gone" for name in sorted(known) if not (schema / name).exists())

@@ -20,6 +20,8 @@ from noetl.plan.trigger import Cancelled
 
 AT_ONCE = 16
 """Executions that are cancelled at a time."""
+READ_AT_MOST = 1_000
+"""Events that are read to cancel an execution; one that has more which this process does not know is cancelled unread."""
 
 
 class Cascade:
@@ -86,9 +88,8 @@ class Cascade:
         return dict(zip(wishes, answers, strict=True))
 
     async def _cancelled(self, scope: Scope, execution_id: int, wish: Cancelled) -> bool:
-        while not self._executions.knows(scope, execution_id):
-            head = await self._open.head(scope, execution_id)
-            if head is None:
+        while (head := await self._open.head(scope, execution_id)) is not None:
+            if head.version - self._executions.version_known(scope, execution_id) <= READ_AT_MOST:
                 break
             with suppress(VersionConflict):
                 await self._executions.cancel_unread(scope, head, wish)

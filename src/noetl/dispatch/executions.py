@@ -185,10 +185,10 @@ class Executions:
         self._tell(scope, decided)
         return decided
 
-    def knows(self, scope: Scope, execution_id: int) -> bool:
-        """Tell whether this process has an execution's state in memory."""
+    def version_known(self, scope: Scope, execution_id: int) -> int:
+        """Return up to which version this process has an execution's state in memory; 0 if it has none."""
         known = self._known.get((scope, execution_id))
-        return known is not None and known.state is not None
+        return 0 if known is None or known.state is None else known.state.version
 
     async def cancel_unread(self, scope: Scope, head: OpenHead, wish: Cancelled) -> None:
         """Cancel an open execution without reading its events; VersionConflict if it has gone on since.
