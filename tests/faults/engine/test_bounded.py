@@ -27,6 +27,11 @@ LONG = 3_000
 """Events of the ring before others are asked about."""
 FEW = 20
 """Rows that may be read of executions: there are two of them, with some ten events that matter."""
+COMMAND_STREAMS = """
+INSERT INTO noetl.stream (tenant_id, organization_id, stream_id, version, shard, execution_id)
+SELECT 'default', 'default', 'execution/' || $1::bigint || '/command/' || number, 1, 0, $1
+FROM generate_series(1, $2::integer) AS number
+"""
 RING = playbook(
     """
     executor: {spec: {policy: {limits: {steps_without_work: 1000000}}}}
@@ -106,6 +111,8 @@ async def test_nobody_pays_for_a_long_execution_beside_and_it_is_cancelled_unrea
         return bool(await ground.effects.fetchval(query, f"execution/{ring}") > LONG)
 
     await until(is_long, "a long execution")
+    # As if each of its steps had been claimed by a worker.
+    await ground.effects.execute(COMMAND_STREAMS, ring, LONG)
     async with open_short_leased(ground.url, ground.home, role="asker") as asking:
         runtime = asking.runtime
         (line, *_) = runtime.projections.lines
