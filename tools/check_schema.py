@@ -48,7 +48,8 @@ def _carried(schema: Path) -> Iterator[str]:
         if known.get(name) == sha256_hex(text.encode()):
             continue
         if name.startswith("tables/"):
-            carried = re.search(rf"(ALTER|CREATE) TABLE noetl\.{Path(name).stem}\b", scripts) is not None
+            stem = rf"noetl\.{Path(name).stem}\b"
+            carried = re.search(rf"((ALTER|CREATE) TABLE|INDEX \w+ ON) {stem}", scripts) is not None
         else:
             carried = f"-- {name}\n" in scripts if "/" not in name else text.strip() in scripts
         if not carried:

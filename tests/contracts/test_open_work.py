@@ -69,6 +69,7 @@ WRONG = {
         ("catalog_id", "'other'"),
         ("path", "'other'"),
         ("requested_at", "requested_at + interval '1 microsecond'"),
+        ("deadline", "now()"),
     ],
     "command": [
         ("step_name", "'other'"),
@@ -197,7 +198,7 @@ async def test_a_row_no_event_speaks_of_is_named(
         await ledger.append(draft.stream, [draft])
     await damage(
         owner_url,
-        "INSERT INTO noetl.execution_head VALUES ('acme', 'care', $1, NULL, NULL, 'c', 'p', now())",
+        "INSERT INTO noetl.execution_head VALUES ('acme', 'care', $1, NULL, NULL, 'c', 'p', now(), NULL)",
         execution_id,
     )
     assert await found.verifier.scopes() == [SCOPE]

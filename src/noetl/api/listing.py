@@ -1,7 +1,7 @@
 """The list of executions, read from the ledger itself: filters and a cursor go in, a page with the next cursor comes out.
 
 Whether an execution runs is told by the rows of open work, which are written with its events, so the list and the single
-view never disagree.
+view never disagree. Of each execution only its first and its last events are read, however many it has.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ _MOST_SCANNED = 2_000
 
 _PAGE = """
 SELECT s.execution_id, first.catalog_id, first.parent_execution_id, first.event_time AS requested_at, first.meta,
-       h.execution_id IS NOT NULL AS runs, last.event_type AS ended_with, last.event_time AS ended_at, last.error
+       coalesce(last.event_type, late.event_type) AS ended_with, coalesce(last.event_time, late.event_time) AS ended_at,
+       coalesce(last.error, late.error) AS error
 FROM (
     SELECT execution_id, stream_id, version FROM noetl.stream
-    WHERE execution_id >= $1 AND execution_id < $2 AND version > 0 AND stream_id = 'execution/' || execution_id
+    WHERE execution_id >= $1 AND execution_id < $2 AND version > 0 AND stream_id = 'execution/' || execution_id::text
     ORDER BY execution_id DESC LIMIT $3
 ) AS s
 LEFT JOIN noetl.event AS first
@@ -35,8 +36,14 @@ LEFT JOIN noetl.execution_head AS h ON h.execution_id = s.execution_id
 LEFT JOIN LATERAL (
     SELECT e.event_type, e.event_time, e.error FROM noetl.event AS e
     WHERE h.execution_id IS NULL AND e.execution_id = s.execution_id AND e.stream_id = s.stream_id
-      AND e.event_type = ANY ($4) ORDER BY e.stream_version DESC LIMIT 1
+      AND e.stream_version = s.version AND e.event_type = ANY ($4) LIMIT 1
 ) AS last ON true
+LEFT JOIN LATERAL (
+    -- The run of a DAG is short, and something may follow its end.
+    SELECT e.event_type, e.event_time, e.error FROM noetl.event AS e
+    WHERE first.meta ->> 'playbook_digest' IS NULL AND e.execution_id = s.execution_id AND e.stream_id = s.stream_id
+      AND e.event_type = ANY ($4) ORDER BY e.stream_version DESC LIMIT 1
+) AS late ON true
 ORDER BY s.execution_id DESC
 """
 
@@ -69,10 +76,11 @@ async def list_executions(
     before: int | None,
     limit: int,
     status: str | None,
-    path: str | None,
-    parent: int | None,
+    path: str | None = None,
+    under: str | None = None,
+    parent: int | None = None,
 ) -> ListedPage:
-    """Return executions older than a cursor, the newest first."""
+    """Return executions older than a cursor, the newest first; `under` is how their paths begin."""
     found: list[Listed] = []
     cursor, scanned = MAX_ID if before is None else before, 0
     while len(found) < limit and scanned < _MOST_SCANNED:
@@ -81,7 +89,7 @@ async def list_executions(
         for row in rows:
             cursor, scanned = row["execution_id"], scanned + 1
             listed = _listed(row)
-            if listed is not None and _fits(listed, status, path, parent):
+            if listed is not None and _fits(listed, status, path, under, parent):
                 found.append(listed)
                 if len(found) == limit:
                     break
@@ -109,9 +117,10 @@ def _listed(row: Any) -> Listed | None:
     )
 
 
-def _fits(listed: Listed, status: str | None, path: str | None, parent: int | None) -> bool:
+def _fits(listed: Listed, status: str | None, path: str | None, under: str | None, parent: int | None) -> bool:
     return (
         (status is None or listed.status == status)
         and (path is None or listed.path == path)
+        and (under is None or listed.path.startswith(under))
         and (parent is None or listed.parent_execution_id == str(parent))
     )

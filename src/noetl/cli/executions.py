@@ -18,22 +18,11 @@ if TYPE_CHECKING:
     from noetl.cli.executions_show import Shown
     from noetl.cli.run_display import Display
     from noetl.runtime.run import RunResult
-    from noetl.runtime.wiring import Runtime
 
 _SHOWN = 20
 """Executions that are named one by one when many are cancelled; --json names all."""
 _STATUSES = ("PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-_LIST = """
-SELECT e.execution_id, e.status, coalesce(c.path, e.state -> 'run' ->> 'path') AS path, c.version, e.start_time, e.end_time, e.error, e.parent_execution_id,
-       extract(epoch FROM coalesce(e.end_time, now()) - e.start_time)::float8 AS seconds
-FROM noetl.execution AS e LEFT JOIN noetl.catalog AS c
-    ON c.tenant_id = e.tenant_id AND c.organization_id = e.organization_id AND c.catalog_id = e.catalog_id
-WHERE ($1::text IS NULL OR e.status = $1)
-  AND ($2::text IS NULL OR starts_with(coalesce(c.path, e.state -> 'run' ->> 'path'), $2))
-ORDER BY e.execution_id DESC LIMIT $3
-"""
 
 
 @click.group()
@@ -178,22 +167,12 @@ def rerun(
 
 
 async def _list(status: str | None, path: str | None, limit: int) -> list[dict[str, Any]]:
+    from noetl.runtime.commands.execution_list import listed_executions
     from noetl.runtime.config import load_settings
     from noetl.runtime.wiring import open_runtime
 
     async with open_runtime(load_settings()) as runtime:
-        await _caught_up(runtime)
-        async with runtime.database.transaction(runtime.scope) as connection:
-            rows = await connection.fetch(_LIST, status and status.upper(), path, limit)
-    ids = ("execution_id", "parent_execution_id")
-    return [{**row, **{name: row[name] and str(row[name]) for name in ids}} for row in map(dict, rows)]
-
-
-async def _caught_up(runtime: Runtime) -> None:
-    """Project what is not projected yet, so that what is shown is what the ledger says now."""
-    from noetl.runtime.projector import catch_up
-
-    await catch_up(runtime)
+        return await listed_executions(runtime, status and status.upper(), path, limit)
 
 
 async def _show(execution: str) -> Shown:
@@ -203,7 +182,6 @@ async def _show(execution: str) -> Shown:
 
     async with open_runtime(load_settings()) as runtime:
         scope, execution_id = await find_execution(runtime, execution)
-        await _caught_up(runtime)
         return await shown_execution(runtime, scope, execution_id)
 
 
@@ -211,8 +189,9 @@ async def _cancel(execution: str, reason: str, *, cascade: bool) -> tuple[int, l
     async with deciding("cancel") as (runtime, engine):
         scope, execution_id = await find_execution(runtime, execution)
         cancelled = await engine.cancel(scope, execution_id, reason=reason, by="cli", cascade=cascade)
-        state = await engine.executions.state(scope, execution_id)
-        return execution_id, cancelled, state.status
+        if execution_id in cancelled:
+            return execution_id, cancelled, "CANCELLED"
+        return execution_id, cancelled, (await engine.executions.state(scope, execution_id)).status
 
 
 async def _rerun(

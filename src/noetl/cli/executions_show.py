@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from noetl.plan.state import State
     from noetl.runtime.wiring import Runtime
 
+_STAGES = "SELECT loop_id, rows_done, rows_failed FROM noetl.stage WHERE execution_id = $1 AND loop_id IS NOT NULL"
+_NOT_SHOWN = ("began", "ended", "loop_id", "is_counted")
 SHOWN_RUNS = 200
 """Activations of steps that are shown; a playbook may go round many times."""
 
@@ -34,6 +36,8 @@ class StepRun:
     rows: int | None = None
     done: int = 0
     failed: int = 0
+    is_counted: bool = False
+    """Its end says how many rows there were."""
     so_far: dict[str, Any] | None = None
     """What workers say came of a loop's rows up to now; None where nothing more is known than what is committed."""
     error: str | None = None
@@ -65,7 +69,7 @@ class Shown:
 
 
 async def shown_execution(runtime: Runtime, scope: Scope, execution_id: int) -> Shown:
-    """Read an execution's own events, also archived ones, and add what the projections count of its loops."""
+    """Read an execution's own events, also archived ones, and add what is counted of its loops."""
     from noetl.model.stream import execution_stream
     from noetl.payloads.envelope import resolve
     from noetl.plan.state import State, evolve
@@ -112,6 +116,9 @@ def _note(shown: Shown, event: Event) -> None:
         run = _open(shown, step)
         if run is not None:
             run.status, run.ended, run.error = event.status or "completed", event.event_time, event.error
+            if run.loop_id is not None and (came_to := event.result.get("data")) is not None:
+                run.rows, run.done, run.failed = came_to["total"], came_to["completed"], came_to["failed"]
+                run.is_counted = True
     elif event.event_type in ENDING:
         shown.ended = event.event_time
         for run in shown.runs:
@@ -124,11 +131,32 @@ def _open(shown: Shown, step: str) -> StepRun | None:
 
 
 async def _count_rows(runtime: Runtime, scope: Scope, execution_id: int, shown: Shown) -> None:
+    """Count the rows of loops that have not said themselves what came of them."""
+    uncounted = [run for run in shown.runs if run.loop_id is not None and not run.is_counted]
+    if uncounted and not shown.state.ended:
+        async with runtime.database.transaction(scope) as connection:
+            stages = {row["loop_id"]: row for row in await connection.fetch(_STAGES, execution_id)}
+        uncounted = [run for run in uncounted if not _counted(run, stages.get(run.loop_id))]
+    if uncounted:
+        await _count_projected(runtime, scope, execution_id, uncounted)
+
+
+def _counted(run: StepRun, stage: Any) -> bool:
+    if stage is not None:
+        run.done, run.failed = stage["rows_done"], stage["rows_failed"]
+    return stage is not None
+
+
+async def _count_projected(runtime: Runtime, scope: Scope, execution_id: int, runs: list[StepRun]) -> None:
+    """Ask the projections about loops that were broken off: nothing else has counted their rows."""
+    from noetl.runtime.projector import catch_up
+
+    await catch_up(runtime)
     counts = {}
     for projection in ("loop", "fanout"):
         async for stored in runtime.projections.query(scope, projection, {"execution_id": execution_id}):
             counts[stored.folded.row["loop_id"]] = stored.folded.row
-    for run in shown.runs:
+    for run in runs:
         counted = counts.get(str(run.loop_id))
         if counted is not None:
             run.done, run.failed = counted["done"], counted["failed"]
@@ -182,7 +210,7 @@ def facts_of(shown: Shown) -> dict[str, Any]:
         "swallowed": state.swallowed,
         "steps": [
             {
-                **{name: value for name, value in vars(run).items() if name not in ("began", "ended", "loop_id")},
+                **{name: value for name, value in vars(run).items() if name not in _NOT_SHOWN},
                 "start_time": run.began.isoformat(),
                 "end_time": run.ended and run.ended.isoformat(),
                 "seconds": run.seconds(),

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import groupby
 
 from noetl.dispatch.executions import Executions
 from noetl.dispatch.open_executions.port import Descendant, OpenExecutions
+from noetl.errors import VersionConflict
 from noetl.model.stream import Scope
 from noetl.plan.state import State
 from noetl.plan.trigger import Cancelled
 
 AT_ONCE = 16
 """Executions that are cancelled at a time."""
+READ_AT_MOST = 1_000
+"""Events that are read to cancel an execution; one that has more which this process does not know is cancelled unread."""
 
 
 class Cascade:
@@ -84,6 +88,13 @@ class Cascade:
         return dict(zip(wishes, answers, strict=True))
 
     async def _cancelled(self, scope: Scope, execution_id: int, wish: Cancelled) -> bool:
+        while (head := await self._open.head(scope, execution_id)) is not None:
+            if head.version - self._executions.version_known(scope, execution_id) <= READ_AT_MOST:
+                break
+            with suppress(VersionConflict):
+                await self._executions.cancel_unread(scope, head, wish)
+                self._stopped()
+                return True
         if (await self._executions.state(scope, execution_id)).ended:
             return False
         decided = await self._executions.trigger(scope, execution_id, wish)

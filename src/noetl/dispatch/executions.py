@@ -21,6 +21,7 @@ from noetl.dispatch.grants import CommandGrant
 from noetl.dispatch.handing import first_issued, grant_of, handed_to
 from noetl.dispatch.large_facts import slimmed, with_rows, with_stored_rows
 from noetl.dispatch.locality import Patience
+from noetl.dispatch.open_executions.port import OpenHead
 from noetl.dispatch.results import loaded
 from noetl.dispatch.waiters import Waiter, Waiters
 from noetl.errors import EventInvalid, NoetlError, NotFound, PayloadCollected, VersionConflict
@@ -34,12 +35,13 @@ from noetl.payloads.envelope import resolve
 from noetl.payloads.port import PayloadStore
 from noetl.plan.decide import COMMAND_LEASE_SECONDS, Decision, decide, needed, undecidable
 from noetl.plan.depth import MAX_CHILD_DEPTH
+from noetl.plan.ending import cancellation
 from noetl.plan.fact import Fact
 from noetl.plan.names import whole
 from noetl.plan.places import told_place
 from noetl.plan.planned import Plan
 from noetl.plan.state import Result, State, evolve
-from noetl.plan.trigger import CommandEnded, Start, Trigger
+from noetl.plan.trigger import Cancelled, CommandEnded, Start, Trigger
 
 _log = logging.getLogger(__name__)
 
@@ -182,6 +184,32 @@ class Executions:
                 break
         self._tell(scope, decided)
         return decided
+
+    def version_known(self, scope: Scope, execution_id: int) -> int:
+        """Return up to which version this process has an execution's state in memory; 0 if it has none."""
+        known = self._known.get((scope, execution_id))
+        return 0 if known is None or known.state is None else known.state.version
+
+    async def cancel_unread(self, scope: Scope, head: OpenHead, wish: Cancelled) -> None:
+        """Cancel an open execution without reading its events; VersionConflict if it has gone on since.
+
+        However long its history is, and however busy those who drive it, this takes one transaction.
+        """
+        state = State(
+            execution_id=head.execution_id,
+            version=head.version,
+            status="RUNNING",
+            catalog_id=head.catalog_id,
+            path=head.path,
+            parent_execution_id=head.parent_execution_id,
+            parent_command_id=head.parent_command_id,
+        )
+        fact = cancellation(wish, None)
+        decision = Decision((fact,), evolve(state, fact))
+        async with self._entry(scope, head.execution_id).lock:
+            decided = await self._record(scope, state, decision, None, (), None)
+        self._known.pop((scope, head.execution_id), None)
+        self.on_ended(scope, decided.state)
 
     def _tell(self, scope: Scope, decided: Decided) -> None:
         issued = [fact for fact in decided.facts if fact.event_type == "command.issued" and fact.command_id]

@@ -1,6 +1,6 @@
 """Takes back what its holders lost, pushes on what stands still and stops what goes on for nobody: leases that ran out,
-children nobody told about, executions with nothing open, children of executions that failed or were cancelled. It looks at
-all organizations and acts within each.
+children nobody told about, executions whose time is over or with nothing open, children of executions that failed or were
+cancelled. It looks at all organizations and acts within each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.lease import Proof
 from noetl.model.stream import Scope
-from noetl.plan.trigger import Cancelled, CommandEnded, Doubt
+from noetl.plan.trigger import Cancelled, CommandEnded, Doubt, OutOfTime
 
 _log = logging.getLogger(__name__)
 
@@ -95,6 +95,8 @@ class Reaper:
             done += await self._tried(self._suspended(suspended))
         for orphan in await self._open.orphans(self._idle, self._orphans.let_be):
             done += await self._tried(self._orphan(orphan))
+        for late in await self._open.overdue():
+            done += await self._tried(self._executions.trigger(late.scope, late.execution_id, OutOfTime()))
         for idle in await self._open.idle(self._idle):
             done += await self._tried(self._executions.trigger(idle.scope, idle.execution_id, Doubt()))
         return done

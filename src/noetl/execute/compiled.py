@@ -46,6 +46,8 @@ class CompiledStep(msgspec.Struct, frozen=True, kw_only=True):
     is_sequence: bool
     sets_ctx: bool
     """Whether a task may set shared values."""
+    most_idle: int
+    """Tries in a row of tasks that do nothing, at most."""
     where: str
 
 
@@ -88,6 +90,7 @@ def compile_step(playbook: Playbook, name: str) -> CompiledStep:
         labels={task.name: index for index, task in enumerate(tasks)},
         is_sequence=step.is_sequence,
         sets_ctx=any(assignment.scope == "ctx" for task in tasks for assignment in _assignments(task)),
+        most_idle=playbook.limits.steps_without_work,
         where=where,
     )
 

@@ -85,6 +85,15 @@ def endless(task: CompiledTask) -> Problem:
     return Problem(kind="client_error", message=message, code="too_many_runs", source=task.kind)
 
 
+def idle(task: CompiledTask, most: int) -> Problem:
+    """Say that the tasks of a sequence turned without doing anything."""
+    message = (
+        f"{task.where}: {most} tries of tasks in a row did nothing: give jumps and retries a condition that ends,"
+        f" or raise executor.spec.policy.limits.steps_without_work above {most}"
+    )
+    return Problem(kind="client_error", message=message, code="too_many_runs", source=task.kind)
+
+
 def broken_off(task: CompiledTask, error: Exception) -> Problem:
     """Say that a tool raised instead of answering."""
     name = type(error).__name__

@@ -83,7 +83,7 @@ class _Run:
     """One run through the tasks of a step."""
 
     __slots__ = (
-        "_artifacts", "_children", "_data", "_defer", "_entered", "_input", "_make_call", "_monotonic", "_names", "_output",
+        "_artifacts", "_children", "_data", "_defer", "_entered", "_idle", "_input", "_make_call", "_monotonic", "_names", "_output",
         "_results", "_runs_left", "_sleep", "_step", "_swallowed", "_tools", "_tried",
     )  # fmt: skip
 
@@ -103,6 +103,7 @@ class _Run:
         self._sleep, self._monotonic, self._defer, self._children = sleep, monotonic, defer, children
         self._runs_left = runs_max
         self._entered: dict[str, int] = {}
+        self._idle = 0
         self._input: Mapping[str, Any] = names.get("input") or {}
         self._results: dict[str, Any] = names["results"]
         self._data: Any = None
@@ -149,6 +150,9 @@ class _Run:
             self._runs_left -= 1
             if self._runs_left < 0:
                 raise _Ended(failures.endless(task))
+            self._idle = self._idle + 1 if task.kind == "noop" else 0
+            if self._idle > self._step.most_idle:
+                raise _Ended(failures.idle(task, self._step.most_idle))
             if self._runs_left % _RUNS_BETWEEN_PAUSES == 0:
                 await self._sleep(0)  # tasks that never wait must not keep heartbeats from beating
             names["_attempt"] = attempt
@@ -168,6 +172,7 @@ class _Run:
                 return outcome, verdict
             attempt += 1
             if verdict.delay_seconds > 0:
+                self._idle = 0  # waiting on purpose is no idle turning
                 await self._sleep(verdict.delay_seconds)
 
     async def _try(self, task: CompiledTask, entered: int, attempt: int, *, is_last: bool) -> tuple[Outcome, Any]:

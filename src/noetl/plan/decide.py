@@ -14,21 +14,22 @@ import msgspec
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.plan.depth import MAX_CHILD_DEPTH
-from noetl.plan.ending import end, stop_the_others
+from noetl.plan.ending import cancellation, end, stop_the_others
 from noetl.plan.entering import Entering
 from noetl.plan.fact import Fact
 from noetl.plan.leaving import leave
+from noetl.plan.limits import ended_by, out_of_time, reached
 from noetl.plan.planned import Plan, Reads
 from noetl.plan.recorded import recorded_fact, refuse_unrecordable
 from noetl.plan.state import Arrival, Result, State, evolve, gathered, net
-from noetl.plan.trigger import Cancelled, CommandEnded, Doubt, Start, Trigger
+from noetl.plan.trigger import Cancelled, CommandEnded, Doubt, OutOfTime, Start, Trigger
 
 COMMAND_LEASE_SECONDS = 30.0
 """How long a worker may be silent before it loses a command; a loop's slots have the lease of their frames."""
 ENTERED_MAX = 1_000
-"""Steps that one decision may enter: a ring of steps that end at once would never come to an end."""
+"""Steps that one decision may enter, whatever the playbook's limits: what it writes is one transaction."""
 IDLE_STEPS = 32
-"""Steps without work that one decision may pass; the next one goes to a worker, so that rings of them stay legal."""
+"""Steps without work that one decision may pass; the next one goes to a worker, so that transactions stay small."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -137,17 +138,11 @@ class Deciding:
         elif isinstance(trigger, CommandEnded):
             self._command_ended(trigger)
         elif isinstance(trigger, Cancelled):
-            self.say(
-                Fact(
-                    event_type="execution.cancelled",
-                    error=trigger.reason,
-                    meta={
-                        "by": trigger.by,
-                        "swallowed": self.state.swallowed,
-                        **({} if trigger.cascade else {"cascade": False}),
-                    },
-                )
-            )
+            self.say(cancellation(trigger, self.state.swallowed))
+        elif isinstance(trigger, OutOfTime):
+            limit = out_of_time(self.plan.playbook.limits)
+            if limit is not None:
+                self.say(ended_by(limit, self.state, None))
         elif isinstance(trigger, Doubt):
             self._doubt()
 
@@ -164,6 +159,7 @@ class Deciding:
             "detached": trigger.detached or None,
             "rerun_of": None if trigger.rerun_of is None else str(trigger.rerun_of),
             "from_step": trigger.from_step,
+            "limit_seconds": self.plan.playbook.limits.seconds,
         }
         self.say(
             Fact(
@@ -270,6 +266,9 @@ class Deciding:
 
     def _enter(self, step: str, cause: dict[str, Any], *, final: bool = False) -> None:
         self._entered += 1
+        if (limit := reached(self.plan.playbook.limits, self.state)) is not None:
+            self.say(ended_by(limit, self.state, step))
+            return
         Entering(self, step, cause, final=final).enter()
 
     def _settle(self) -> None:
@@ -277,7 +276,7 @@ class Deciding:
         while not self.state.ended:
             if self._entered > ENTERED_MAX:
                 last = self.facts[-1].node_name
-                reason = f"{ENTERED_MAX} steps were entered and left without any work, the last one was {last}"
+                reason = f"{ENTERED_MAX} steps were entered at once without any work, the last one was {last}"
                 self.say(undecidable(self.state, reason))
                 return
             if self.state.failure is not None and not self.state.final_entered:

@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noetl.plan.fact import Fact
+from noetl.plan.trigger import Cancelled
 
 if TYPE_CHECKING:
     from noetl.plan.decide import Deciding
+
+
+def cancellation(wish: Cancelled, swallowed: int | None) -> Fact:
+    """Return the end of an execution that somebody wants to stop; `swallowed` is None where its errors were not counted."""
+    meta: dict[str, Any] = {"by": wish.by}
+    if swallowed is not None:
+        meta["swallowed"] = swallowed
+    if not wish.cascade:
+        meta["cascade"] = False
+    return Fact(event_type="execution.cancelled", error=wish.reason, meta=meta)
 
 
 def stop_the_others(deciding: Deciding) -> None:

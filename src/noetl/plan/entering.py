@@ -26,6 +26,8 @@ ROWS_PER_FRAME = 100
 """Where the playbook names no size: enough that two events per frame cost next to nothing per row."""
 CURSOR_ROWS_PER_FRAME = 50
 SLOTS_MAX = 1_000
+NO_TOOL = "none"
+"""What is said of the command of a step whose templates failed: nobody works on it."""
 
 
 class Entering:
@@ -91,6 +93,8 @@ class Entering:
             "lease_seconds": lease_seconds or self._deciding.command_lease_seconds,
         }
         meta |= fields.pop("meta", {})
+        if not self._planned.is_work or meta["tool_kind"] == NO_TOOL:
+            meta["idle"] = True
         if self._near is not None and "child_execution_id" not in meta:
             meta["near"] = self._near
         self._deciding.say(
@@ -257,7 +261,7 @@ class Entering:
         """A step whose templates fail, or whose child may not be started, has still been entered: it fails like any other."""
         if self._step not in self._deciding.state.active:
             self._say("step.entered")
-        self._issue(tool_kind="none", meta={"attempt": 0})
+        self._issue(tool_kind=NO_TOOL, meta={"attempt": 0})
         command_id = self._command()
         kind = DEPTH_LIMIT if isinstance(problem, ChildTooDeep) else "transform"
         error = {"kind": kind, "code": problem.code, "message": problem.message, "retryable": False}

@@ -82,6 +82,8 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     """For a step that is one sub-playbook: its path, version and input."""
     is_idle: bool
     """Its tool does nothing and nothing hangs on it, so that deciding about it is all the work there is."""
+    is_work: bool
+    """A worker is given more to do than nothing: some other task than `noop`, or the rows of a loop."""
     timeout: CompiledValue | None
     names_on_entry: frozenset[str]
     names_on_exit: frozenset[str]
@@ -156,6 +158,7 @@ def _planned(playbook: Playbook, step: Step, defaults: LoopDefaults) -> PlannedS
         arcs=tuple(_arc(arc, f"{where}, arc {number} to {arc.step}") for number, arc in enumerate(arcs)),
         child=None if child is None else compile_value(child, f"{where}, tool playbook", _child_origins(step)),
         is_idle=is_idle,
+        is_work=step.loop is not None or any(task.kind != "noop" for task in step.tasks),
         timeout=None
         if step.timeout is None
         else compile_value(step.timeout, f"{where}, field spec.timeout", limit_origins(step.origins)),

@@ -87,6 +87,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     active: dict[str, Run] = {}
     runs: dict[str, int] = {}
     """How often each step was entered."""
+    without_work: int = 0
+    """Steps entered since a worker was last given something to do."""
     waiting: tuple[Arrival, ...] = ()
     failure: str | None = None
     failed_step: str | None = None
@@ -136,9 +138,14 @@ def _requested(_state: State, said: Said) -> Changes:
     }
 
 
-def _ended(_state: State, said: Said) -> Changes:
-    word = said.event_type.rpartition(".")[2].upper()
-    return {"status": word, "ended_with": said.event_type, "error": said.error, "active": {}}
+def _ended(state: State, said: Said) -> Changes:
+    return {
+        "status": said.event_type.rpartition(".")[2].upper(),
+        "ended_with": said.event_type,
+        "error": said.error,
+        "failed_step": state.failed_step or said.node_name,
+        "active": {},
+    }
 
 
 def _initialized(_state: State, said: Said) -> Changes:
@@ -168,13 +175,16 @@ def _skipped(state: State, said: Said) -> Changes:
 
 def _begun(state: State, step: str, run: int) -> Changes:
     waiting = tuple([arrival for arrival in state.waiting if arrival.step != step])
-    return {"runs": {**state.runs, step: run}, "waiting": waiting}
+    return {"runs": {**state.runs, step: run}, "waiting": waiting, "without_work": state.without_work + 1}
 
 
 def _issued(state: State, said: Said) -> Changes:
     step = said.node_name or ""
     run = state.active[step]
-    return {"active": {**state.active, step: _replace(run, open=(*run.open, said.command_id or ""))}}
+    return {
+        "active": {**state.active, step: _replace(run, open=(*run.open, said.command_id or ""))},
+        "without_work": state.without_work if said.meta.get("idle") else 0,
+    }
 
 
 def _command_ended(state: State, said: Said) -> Changes:

@@ -1,4 +1,4 @@
-"""What can make an execution go on: a start, the end of a command, a cancellation, or somebody's doubt."""
+"""What can make an execution go on or end: a start, the end of a command, a cancellation, its time, or somebody's doubt."""
 
 from __future__ import annotations
 
@@ -85,8 +85,12 @@ class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
     """Whether what it started is to stop with it."""
 
 
+class OutOfTime(msgspec.Struct, frozen=True):
+    """The time that its playbook gives an execution is over."""
+
+
 class Doubt(msgspec.Struct, frozen=True):
     """Nothing seems to be under way: go on if anything can, end otherwise."""
 
 
-Trigger = Start | CommandEnded | Cancelled | Doubt
+Trigger = Start | CommandEnded | Cancelled | OutOfTime | Doubt

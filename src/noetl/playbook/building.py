@@ -12,6 +12,7 @@ from noetl.playbook.model import (
     Fanout,
     FramePolicy,
     KeychainEntry,
+    Limits,
     Loop,
     Playbook,
     Router,
@@ -47,8 +48,14 @@ def playbook_from(root: Node, digest: str) -> Playbook:
         entry=spec.get("entry_step", steps[0].name),
         final=spec.get("final_step"),
         no_next_is_error=spec.get("no_next_is_error", False),
+        limits=_limits(spec.get("policy", {}).get("limits", {})),
         digest=digest,
     )
+
+
+def _limits(given: dict[str, Any]) -> Limits:
+    known = {name: given[name] for name in Limits.__struct_fields__ if name in given}
+    return Limits(**{**known, "seconds": duration(known.get("seconds"))})
 
 
 def _entry(node: Node) -> KeychainEntry:

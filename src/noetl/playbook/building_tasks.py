@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from noetl.playbook.fitting import DURATION
+from noetl.playbook.fitting import DURATION, seconds_of
 from noetl.playbook.grammar import TASK_FIELDS
 from noetl.playbook.model import Accumulate, Output, Policy, Rule, Select, Task, Then
 from noetl.playbook.origins import Origin, origins_at
@@ -13,7 +13,6 @@ from noetl.playbook.templates import is_template
 from noetl.playbook.tool_fields import KINDS, handed_on_as
 from noetl.playbook.tree import Node
 
-_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _BODY_KINDS = {"body": "body", "payload": "body", "json": "json", "data": "data", "form": "form"}
 
 
@@ -70,8 +69,7 @@ def _origins(kind: str, node: Node) -> Any:
 
 def duration(value: Any) -> Any:
     """Return seconds for text such as `30s`; numbers and templates stay what they are."""
-    found = DURATION.fullmatch(value) if isinstance(value, str) else None
-    return value if found is None else float(found[1]) * _SECONDS[found[2]]
+    return seconds_of(value) if isinstance(value, str) and DURATION.fullmatch(value) else value
 
 
 def _options(kind: str, own: dict[str, Any]) -> dict[str, Any]:

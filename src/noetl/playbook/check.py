@@ -10,6 +10,7 @@ from noetl.playbook.check_graph import check_graph
 from noetl.playbook.check_loops import check_loops
 from noetl.playbook.check_names import check_names
 from noetl.playbook.check_recursion import check_recursion
+from noetl.playbook.check_rings import check_rings
 from noetl.playbook.check_workload import check_workload
 from noetl.playbook.parse import Parsed, parse
 from noetl.playbook.problems import Problem, Problems
@@ -22,6 +23,7 @@ def check(parsed: Parsed) -> list[Problem]:
     check_loops(parsed, problems)
     check_children(parsed, problems)
     check_recursion(parsed, problems)
+    check_rings(parsed, problems)
     check_names(parsed, problems)
     check_workload(parsed, problems)
     return problems.in_order()

@@ -25,6 +25,16 @@ from noetl.playbook.templates import is_template
 from noetl.playbook.tree import Node
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def seconds_of(duration: float | str) -> float:
+    """Return the seconds of a number, or of text such as `30s`."""
+    if not isinstance(duration, str):
+        return duration
+    found = DURATION.fullmatch(duration)
+    assert found is not None, "texts are held against the pattern first"
+    return float(found[1]) * _SECONDS[found[2]]
 
 
 def fits(node: Node, shape: Shape) -> bool:
@@ -67,7 +77,7 @@ def described(shape: Shape) -> str:
         case Choice():
             return " or ".join(shape.words)
         case Whole():
-            return f"a whole number from {shape.minimum}"
+            return f"a whole number from {shape.minimum}" + ("" if shape.maximum is None else f" to {shape.maximum}")
         case Number():
             return "a number above 0" if shape.positive else "a number from 0"
         case Flag():

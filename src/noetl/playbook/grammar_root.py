@@ -20,6 +20,7 @@ from noetl.playbook.shapes import (
     Record,
     TaskByKind,
     Text,
+    Whole,
 )
 from noetl.playbook.tool_fields import KINDS
 
@@ -118,6 +119,25 @@ METADATA: Final = Record(
     "What the playbook is called; other keys are kept.",
     extra="kept",
 )
+LIMITS: Final = Record(
+    "limits",
+    {
+        "steps_without_work": Field(
+            Whole(1, 1_000_000),
+            "Steps in a row that give a worker nothing to do but `noop`; 1,000. Tasks of a list that jump in a ring have it, too.",
+        ),
+        "steps": Field(Whole(1, 1_000_000_000), "Steps entered, each as often as it is; 1,000,000."),
+        "events": Field(
+            Whole(1, 10_000_000_000),
+            "Events of the execution itself: of its steps, commands and their results; 10,000,000.",
+        ),
+        "seconds": Field(
+            Duration(longest=31_536_000), "Time from the request to the end, waiting included; no limit if left out."
+        ),
+    },
+    "What one execution may come to before it is ended as failed. Every execution counts for itself.",
+    extra="ignored",
+)
 EXECUTOR: Final = Record(
     "executor",
     {
@@ -147,7 +167,7 @@ EXECUTOR: Final = Record(
                             {
                                 "defaults": Field(BINDINGS, "Without effect."),
                                 "results": Field(BINDINGS, "Without effect."),
-                                "limits": Field(BINDINGS, "Without effect."),
+                                "limits": Field(LIMITS, "How long an execution may go on."),
                             },
                         ),
                         "Policies for the whole run.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from noetl.playbook.fitting import described, fits, kind_of
+from noetl.playbook.fitting import described, fits, kind_of, seconds_of
 from noetl.playbook.model import Place
 from noetl.playbook.problems import Problems, nearest, suggest
 from noetl.playbook.shapes import (
@@ -155,10 +155,19 @@ class Matcher:
                 self._wrong(name, f"must be {' or '.join(words)}", node.place, _close(text, words))
             case Whole(minimum=minimum), int(number) if number < minimum:
                 self._wrong(name, f"must be at least {minimum}", node.place)
+            case Whole(maximum=int(maximum)), int(number) if number > maximum:
+                self._wrong(name, f"must be at most {maximum}", node.place)
             case Number(), int() | float() as number if number < 0 or (shape.positive and number == 0):
                 self._wrong(name, f"must be {described(shape)}", node.place)
-            case Duration(), int() | float() as number if number <= 0:
-                self._wrong(name, "must be more than 0", node.place)
+            case Duration(), int() | float() | str() as given:
+                self._duration(name, shape, given, node.place)
+
+    def _duration(self, name: str, shape: Duration, given: float | str, place: Place) -> None:
+        seconds = seconds_of(given)
+        if seconds <= 0:
+            self._wrong(name, "must be more than 0", place)
+        elif shape.longest is not None and seconds > shape.longest:
+            self._wrong(name, f"must be at most {shape.longest} seconds", place)
 
     def _wrong(self, name: str, said: str, place: Place, suggestion: str | None = None) -> None:
         self._problems.error("wrong_value", f"{name} {said}", place, suggestion)

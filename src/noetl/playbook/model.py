@@ -204,6 +204,18 @@ class KeychainEntry(msgspec.Struct, frozen=True, kw_only=True):
     origins: Any = None
 
 
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one execution may come to before it is ended as failed."""
+
+    steps_without_work: int = 1_000
+    """Steps in a row that give a worker nothing to do; also tasks in a row that do nothing, within one step."""
+    steps: int = 1_000_000
+    events: int = 10_000_000
+    """Of the execution's own stream."""
+    seconds: float | None = None
+    """From the request on, waiting included."""
+
+
 class Playbook(msgspec.Struct, frozen=True, kw_only=True):
     """A whole playbook. `digest` is the SHA-256 of its canonical source, which is its version."""
 
@@ -222,4 +234,5 @@ class Playbook(msgspec.Struct, frozen=True, kw_only=True):
     final: str | None = None
     """A step that runs after everything else, whether the workflow went well or not."""
     no_next_is_error: bool = False
+    limits: Limits = Limits()
     digest: str

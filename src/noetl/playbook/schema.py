@@ -93,14 +93,16 @@ def _schema(shape: Shape) -> Schema:
         case Choice():
             return {"enum": list(shape.words)}
         case Whole():
-            return {"type": "integer", "minimum": shape.minimum}
+            most = {} if shape.maximum is None else {"maximum": shape.maximum}
+            return {"type": "integer", "minimum": shape.minimum, **most}
         case Number():
             return {"type": "number", "exclusiveMinimum" if shape.positive else "minimum": 0}
         case Flag():
             return {"type": "boolean"}
         case Duration():
             text = {"type": "string", "pattern": f"^(?:{DURATION.pattern})$"}
-            return {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, text]}
+            most = {} if shape.longest is None else {"maximum": shape.longest}
+            return {"anyOf": [{"type": "number", "exclusiveMinimum": 0, **most}, text]}
         case Template():
             return {"$ref": "#/$defs/template"}
         case ListOf():

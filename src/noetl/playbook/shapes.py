@@ -34,9 +34,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole number from `minimum` on."""
+    """A whole number from `minimum` on, up to `maximum` if there is one."""
 
     minimum: int = 0
+    maximum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,9 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """Seconds as a number, or text such as 500ms, 30s, 5m, 2h, 1d."""
+    """Seconds as a number, or text such as 500ms, 30s, 5m, 2h, 1d; `longest` is in seconds."""
+
+    longest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ _OF_PLAYBOOKS: Final = (
     Unused(("executor",), "profile", "auto"),
     Unused(("executor",), "version", "noetl-runtime/1"),
     Unused(("executor", "requires"), "features"),
-    *(Unused(("executor", "spec", "policy"), key) for key in ("defaults", "results", "limits")),
+    *(Unused(("executor", "spec", "policy"), key) for key in ("defaults", "results")),
 )
 _OF_STEPS: Final = (
     Unused(("spec", "policy"), "emit"),

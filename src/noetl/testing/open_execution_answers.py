@@ -50,6 +50,35 @@ class OpenExecutionAnswers:
         assert await stores.running.orphans(RUN_OUT, {child.execution_id}) == []
         assert await stores.running.ended(SCOPE, [top.execution_id, child.execution_id]) == [top.execution_id]
 
+    async def test_an_open_execution_is_told_with_its_version(self, ledger: Ledger, stores: EngineStores) -> None:
+        top = await Driven().begin(ledger, "a/1/0")
+        child = await child_of(ledger, top)
+        found = await stores.running.head(SCOPE, child.execution_id)
+        assert found is not None
+        assert (found.execution_id, found.parent_execution_id) == (child.execution_id, top.execution_id)
+        assert (found.catalog_id, found.path) == ("c1", "tests/driven")
+        before = await stores.running.head(SCOPE, top.execution_id)
+        await ledger.transact(top.issued("b/1/0"))
+        after = await stores.running.head(SCOPE, top.execution_id)
+        assert before is not None
+        assert after is not None
+        assert after.version == before.version + 1
+        assert await stores.running.head(NEIGHBOUR, top.execution_id) is None
+        await ledger.transact(top.ended("execution.failed"))
+        assert await stores.running.head(SCOPE, top.execution_id) is None
+
+    async def test_an_execution_whose_time_is_over_is_found_until_it_ends(
+        self, ledger: Ledger, stores: EngineStores
+    ) -> None:
+        """INV-162."""
+        late, later, none = Driven(), Driven(), Driven()
+        await ledger.transact(late.requested(meta={"limit_seconds": 1e-6}))
+        await ledger.transact(later.requested(meta={"limit_seconds": LONG}))
+        await ledger.transact(none.requested())
+        assert await stores.running.overdue() == [OpenExecution(SCOPE, late.execution_id)]
+        await ledger.transact(late.ended("execution.failed"))
+        assert await stores.running.overdue() == []
+
     async def test_an_execution_without_a_command_stands_still(self, ledger: Ledger, stores: EngineStores) -> None:
         still, busy = await Driven().begin(ledger, stage=True), await Driven().begin(ledger, "a/1/0")
         found = OpenExecution(SCOPE, still.execution_id)

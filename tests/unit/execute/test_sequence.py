@@ -244,11 +244,36 @@ async def test_a_jump_that_leads_nowhere_is_an_error(label: str) -> None:
 
 
 async def test_a_sequence_that_goes_round_for_ever_is_stopped_and_lets_others_run_meanwhile() -> None:
-    runner = Runner()
-    result = await runner(Task(name="a", kind="noop", policy=rules((None, {"do": "jump", "to": "a"}))), runs_max=1000)
+    tool = Scripted(*(Outcome(data=n) for n in range(1_001)))
+    runner = Runner(http=tool)
+    result = await runner(http(policy=rules((None, {"do": "jump", "to": "t"})), name="t"), runs_max=1_000)
     assert result.error is not None
     assert result.error.code == "too_many_runs"
+    assert len(tool.calls) == 1_000
     assert len(runner.waits) >= 7
+
+
+@pytest.mark.parametrize("then", [{"do": "jump", "to": "a"}, {"do": "retry", "attempts": 10_000, "delay": 0}])
+async def test_tasks_that_go_round_and_do_nothing_are_stopped_at_the_limit_of_steps_without_work(
+    then: dict[str, Any],
+) -> None:
+    """INV-161: a ring within one worker is bounded like one of steps."""
+    runner = Runner()
+    result = await runner(
+        Task(name="a", kind="noop", set={"ctx.turns": "{{ (ctx.turns | default(0)) + 1 }}"}, policy=rules((None, then)))
+    )
+    assert result.error is not None
+    assert (result.error.code, result.error.retryable) == ("too_many_runs", False)
+    assert result.error.message.endswith("or raise executor.spec.policy.limits.steps_without_work above 1000")
+    assert result.ctx_writes == {"turns": 1_000}
+
+
+async def test_a_task_that_waits_on_purpose_may_wait_as_often_as_its_rule_says() -> None:
+    then = {"do": "retry", "attempts": 1_500, "delay": 1, "backoff": "fixed"}
+    runner = Runner()
+    result = await runner(Task(name="a", kind="noop", policy=rules(("{{ _attempt < 1400 }}", then))))
+    assert result.status == "ok"
+    assert sum(runner.waits) == 1_399
 
 
 async def test_a_tasks_own_set_comes_before_its_rules() -> None:

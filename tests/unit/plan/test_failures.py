@@ -194,7 +194,14 @@ def test_a_ring_of_steps_without_work_comes_to_an_end(flow: str) -> None:
     """INV-33."""
     play = Play(flow)
     assert play.end_kind == "execution.failed"
-    assert "without any work, the last one was a" in (play.ending.error or "")
+    assert "before step a: 1000 steps in a row" in (play.ending.error or "")
+
+
+def test_a_decision_enters_so_many_steps_at_most_whatever_the_limits_are() -> None:
+    flow = "{step: a, loop: {in: [], iterator: i}, next: {arcs: [{step: a}]}}"
+    play = Play(flow, "{policy: {limits: {steps_without_work: 5000}}}")
+    assert play.end_kind == "execution.failed"
+    assert "1000 steps were entered at once without any work, the last one was a" in (play.ending.error or "")
 
 
 ADMIT = "spec: {policy: {admit: {rules: [{when: '{{ workload.n > 1 }}', then: {allow: false}}, {when: '{{ workload.n == 1 }}', then: {allow: '{{ workload.ok }}'}}]}}}"

@@ -18,10 +18,23 @@ _ISSUED: Final = """
 SELECT meta, context FROM noetl.known_event
 WHERE execution_id = $1 AND command_id = $2 AND event_type = 'command.issued'
 """
+# The end of a playbook's run is the last event of its stream, a request the first: the others, however many, are not looked
+# at. The run of a DAG is short, and something may follow its end.
 _TAKES: Final = """
-SELECT parent.event_type FROM noetl.known_event AS parent JOIN noetl.known_event AS own
-  ON own.execution_id = $2 AND own.event_type = 'execution.requested'
-WHERE parent.execution_id = $1 AND (
+SELECT parent.event_type FROM noetl.stream AS head CROSS JOIN LATERAL (
+    SELECT e.meta FROM noetl.known_event AS e
+    WHERE e.execution_id = $1 AND e.stream_id = head.stream_id AND e.stream_version = 1 LIMIT 1
+) AS asked CROSS JOIN LATERAL (
+    SELECT e.meta FROM noetl.known_event AS e
+    WHERE e.execution_id = $2 AND e.stream_id = 'execution/' || $2::bigint::text AND e.stream_version = 1 LIMIT 1
+) AS own CROSS JOIN LATERAL (
+    (SELECT e.event_type, e.meta FROM noetl.known_event AS e
+     WHERE e.execution_id = $1 AND e.stream_id = head.stream_id AND e.stream_version = head.version LIMIT 1)
+    UNION ALL
+    SELECT e.event_type, e.meta FROM noetl.known_event AS e
+    WHERE asked.meta ->> 'playbook_digest' IS NULL AND e.execution_id = $1 AND e.stream_id = head.stream_id
+) AS parent
+WHERE head.stream_id = 'execution/' || $1::bigint::text AND (
     parent.event_type = 'execution.cancelled' AND parent.meta ->> 'cascade' IS NULL
     OR parent.event_type IN ('execution.failed', 'playbook.failed') AND own.meta ->> 'detached' IS NULL)
 LIMIT 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
-from noetl.dispatch.open_executions.port import Descendant, OpenExecution
+from noetl.dispatch.open_executions.port import Descendant, OpenExecution, OpenHead
 from noetl.ledger.memory_work import MemoryWork
 from noetl.ledger.port import LedgerReader
 from noetl.ledger.work_rows import WorkRow
@@ -19,6 +19,23 @@ class MemoryOpenExecutions:
     def __init__(self, work: MemoryWork, ledger: LedgerReader) -> None:
         self._work = work
         self._ledger = ledger
+
+    async def head(self, scope: Scope, execution_id: int) -> OpenHead | None:
+        """Return an open execution with its version."""
+        row = self._work.row(scope, "execution_head", execution_id, str(execution_id))
+        if row is None:
+            return None
+        version = 0
+        async for event in self._ledger.read(execution_stream(scope, execution_id)):
+            version = event.stream_version
+        return OpenHead(
+            execution_id=execution_id,
+            version=version,
+            catalog_id=row["catalog_id"],
+            path=row["path"],
+            parent_execution_id=_id(row["parent_execution_id"]),
+            parent_command_id=row["parent_command_id"],
+        )
 
     async def ended(self, scope: Scope, executions: Sequence[int]) -> list[int]:
         """Return those executions that are not open."""
@@ -79,6 +96,15 @@ class MemoryOpenExecutions:
             for scope in self._work.scopes()
             for one in self._outliving(scope, idle_seconds)
             if one.execution_id not in but
+        ]
+
+    async def overdue(self) -> list[OpenExecution]:
+        """Return executions whose time is over."""
+        now = self._work.now()
+        found = [(row["deadline"], scope, row) for scope in self._work.scopes() for row in self._rows(scope)]
+        late = [each for each in found if each[0] is not None and _time(each[0]) < now]
+        return [
+            OpenExecution(scope, int(row["execution_id"])) for _, scope, row in sorted(late, key=lambda one: one[0])
         ]
 
     async def idle(self, idle_seconds: float) -> list[OpenExecution]:

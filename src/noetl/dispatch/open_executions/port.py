@@ -27,8 +27,24 @@ class Descendant(msgspec.Struct, frozen=True):
     """How many steps below."""
 
 
+class OpenHead(msgspec.Struct, frozen=True, kw_only=True):
+    """An open execution as far as it is known without its events."""
+
+    execution_id: int
+    version: int
+    """Of its stream."""
+    catalog_id: str
+    path: str
+    parent_execution_id: int | None
+    parent_command_id: str | None
+
+
 class OpenExecutions(Protocol):
     """Open executions of all organizations. What is asked without a scope is asked of all of them."""
+
+    async def head(self, scope: Scope, execution_id: int) -> OpenHead | None:
+        """Return an open execution with the version at which it is open; None if it is not open."""
+        ...
 
     async def ended(self, scope: Scope, executions: Sequence[int]) -> list[int]:
         """Return those executions that are not open."""
@@ -52,6 +68,10 @@ class OpenExecutions(Protocol):
 
     async def orphans(self, idle_seconds: float, but: Collection[int]) -> list[OpenExecution]:
         """Return executions, requested that long ago, whose parent has ended, but for some; the oldest first."""
+        ...
+
+    async def overdue(self) -> list[OpenExecution]:
+        """Return executions whose time is over, by the clock of the store, some hundred at a time; the most overdue first."""
         ...
 
     async def idle(self, idle_seconds: float) -> list[OpenExecution]:

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from noetl.dispatch.open_executions.port import Descendant, OpenExecution
+from noetl.dispatch.open_executions.port import Descendant, OpenExecution, OpenHead
 from noetl.ledger.database import Database
 from noetl.model.stream import Scope
 
+# Both of one moment: while the stream has this version, the execution is open.
+_HEAD: Final = """
+SELECT h.execution_id, s.version, h.catalog_id, h.path, h.parent_execution_id, h.parent_command_id
+FROM noetl.execution_head AS h JOIN noetl.stream AS s ON s.stream_id = 'execution/' || h.execution_id::text
+WHERE h.execution_id = $1
+"""
 _ENDED: Final = """
 SELECT own.execution_id FROM unnest($1::bigint[]) AS own (execution_id)
 WHERE NOT EXISTS (SELECT FROM noetl.execution_head AS known WHERE known.execution_id = own.execution_id)
 """
+# What an execution was requested with is the first event of its stream: the others, however many, are not looked at.
 _WAITED: Final = """
-SELECT h.execution_id FROM noetl.execution_head AS h JOIN noetl.known_event AS e USING (execution_id)
-WHERE h.parent_execution_id = $1 AND e.event_type = 'execution.requested' AND e.meta ->> 'detached' IS NULL
+SELECT h.execution_id FROM noetl.execution_head AS h JOIN noetl.known_event AS e
+    ON e.execution_id = h.execution_id AND e.stream_id = 'execution/' || h.execution_id::text AND e.stream_version = 1
+WHERE h.parent_execution_id = $1 AND e.meta ->> 'detached' IS NULL
 """
 _BELOW: Final = """
 WITH RECURSIVE below AS (
@@ -35,7 +43,8 @@ WITH RECURSIVE up AS (
         SELECT FROM noetl.execution_head AS p WHERE p.execution_id = h.parent_execution_id)
     UNION
     SELECT up.execution_id, up.parent_execution_id, e.parent_execution_id
-    FROM up JOIN noetl.known_event AS e ON e.execution_id = up.above AND e.event_type = 'execution.requested'
+    FROM up JOIN noetl.known_event AS e
+        ON e.execution_id = up.above AND e.stream_id = 'execution/' || up.above::text AND e.stream_version = 1
     WHERE up.above <> $1 AND e.parent_execution_id IS NOT NULL
 )
 SELECT execution_id, parent_execution_id, 1 AS level FROM up WHERE above = $1 ORDER BY execution_id
@@ -60,6 +69,10 @@ AND NOT EXISTS (
     AND p.execution_id = h.parent_execution_id)
 AND NOT h.execution_id = ANY ($2::bigint[]) ORDER BY h.requested_at LIMIT 200
 """
+_OVERDUE: Final = """
+SELECT h.tenant_id, h.organization_id, h.execution_id FROM noetl.execution_head AS h
+WHERE h.deadline < clock_timestamp() ORDER BY h.deadline LIMIT 200
+"""
 _IDLE: Final = """
 SELECT h.tenant_id, h.organization_id, h.execution_id FROM noetl.execution_head AS h
 WHERE h.requested_at < clock_timestamp() - make_interval(secs => $1) AND NOT EXISTS (
@@ -73,6 +86,11 @@ class PostgresOpenExecutions:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def head(self, scope: Scope, execution_id: int) -> OpenHead | None:
+        """Return an open execution with its version."""
+        rows = await self._rows(scope, _HEAD, execution_id)
+        return OpenHead(**rows[0]) if rows else None
 
     async def ended(self, scope: Scope, executions: Sequence[int]) -> list[int]:
         """Return those executions that are not open."""
@@ -98,6 +116,10 @@ class PostgresOpenExecutions:
     async def orphans(self, idle_seconds: float, but: Collection[int]) -> list[OpenExecution]:
         """Return executions whose parent has ended."""
         return [_execution(row) for row in await self._rows(None, _ORPHANS, idle_seconds, list(but))]
+
+    async def overdue(self) -> list[OpenExecution]:
+        """Return executions whose time is over."""
+        return [_execution(row) for row in await self._rows(None, _OVERDUE)]
 
     async def idle(self, idle_seconds: float) -> list[OpenExecution]:
         """Return executions that have no command."""

@@ -7,7 +7,7 @@ heartbeats move (`lease_until`, `last_heartbeat`) is no fact, so it is not here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -64,7 +64,7 @@ def drives(event: Event) -> bool:
 
 
 def _requested(work: OpenWork, event: Event) -> None:
-    execution_id = str(event.execution_id)
+    execution_id, seconds = str(event.execution_id), event.meta.get("limit_seconds")
     work.execution_head[execution_id] = {
         "execution_id": execution_id,
         "parent_execution_id": text_of(event.parent_execution_id),
@@ -72,6 +72,7 @@ def _requested(work: OpenWork, event: Event) -> None:
         "catalog_id": event.catalog_id,
         "path": event.meta.get("path"),
         "requested_at": moment(event.event_time),
+        "deadline": None if seconds is None else _later(event.event_time, seconds),
     }
 
 
@@ -217,8 +218,12 @@ def _token(meta: dict[str, Any]) -> str | None:
 
 
 def _available(event: Event, delay_seconds: float) -> str:
-    """Add a delay as PostgreSQL does: in whole microseconds, the half to the even."""
-    return moment(event.ingest_time + timedelta(microseconds=round(delay_seconds * 1_000_000)))
+    return _later(event.ingest_time, delay_seconds)
+
+
+def _later(time: datetime, seconds: float) -> str:
+    """Add seconds as PostgreSQL does: in whole microseconds, the half to the even."""
+    return moment(time + timedelta(microseconds=round(seconds * 1_000_000)))
 
 
 WORK_TYPES: Final = frozenset(types_applied_by("apply_open_work"))

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 # The newest execution by id that no other one started; ids below the bound are the organizations' own and name no run.
 # Deploys, emissions and commits of the event lake are executions as well, but have no commands.
 _LAST = """
-SELECT s.execution_id FROM noetl.stream AS s WHERE s.execution_id >= $1 AND s.version > 0
+SELECT s.execution_id FROM noetl.stream AS s
+WHERE s.execution_id >= $1 AND s.version > 0 AND s.stream_id = 'execution/' || s.execution_id::text
 AND NOT EXISTS (
-    SELECT FROM noetl.event AS e WHERE e.execution_id = s.execution_id AND e.event_type = 'execution.requested'
-    AND e.parent_execution_id IS NOT NULL)
+    SELECT FROM noetl.event AS e WHERE e.execution_id = s.execution_id AND e.stream_id = s.stream_id
+    AND e.stream_version = 1 AND e.event_type = 'execution.requested' AND e.parent_execution_id IS NOT NULL)
 AND (NOT $2::boolean OR EXISTS (
     SELECT FROM noetl.event AS e WHERE e.execution_id = s.execution_id AND e.event_type = 'command.issued'))
 ORDER BY s.execution_id DESC LIMIT 1

@@ -110,9 +110,10 @@ BEGIN
             -- Only playbooks are driven step by step; the run of a DAG is what its tasks are.
             CONTINUE WHEN meta ->> 'playbook_digest' IS NULL;
             INSERT INTO noetl.execution_head (tenant_id, organization_id, execution_id, parent_execution_id,
-                parent_command_id, catalog_id, path, requested_at)
+                parent_command_id, catalog_id, path, requested_at, deadline)
             VALUES (p_tenant, p_organization, e.execution_id, e.parent_execution_id, meta ->> 'parent_command_id',
-                e.catalog_id, meta ->> 'path', e.event_time);
+                e.catalog_id, meta ->> 'path', e.event_time,
+                e.event_time + make_interval(secs => (meta ->> 'limit_seconds')::double precision));
         WHEN
             -- begin generated: types that end an execution
             'execution.cancelled', 'execution.completed', 'execution.failed', 'playbook.completed', 'playbook.failed',

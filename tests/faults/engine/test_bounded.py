@@ -1,0 +1,166 @@
+"""Executions that would go on for ever: others do not pay for them, they can be cancelled, and their time comes to an end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.faults.engine.ground import Ground
+
+from noetl.api import listing
+from noetl.cli.executions_show import shown_execution
+from noetl.dispatch.facts import postgres as facts
+from noetl.dispatch.open_executions import postgres as open_executions
+from noetl.ledger.database import Database
+from noetl.model.catalogue import ENDING
+from noetl.model.ids import MAX_ID, ROOT_ID_LIMIT
+from noetl.runtime.commands import execution as named
+from noetl.runtime.commands.execution_list import listed_executions
+from noetl.testing.engine import open_short_leased, until
+from noetl.testing.playbook_runs import playbook
+
+pytestmark = pytest.mark.service
+
+LONG = 3_000
+"""Events of the ring before others are asked about."""
+FEW = 20
+"""Rows that may be read of executions: there are two of them, with some ten events that matter."""
+COMMAND_STREAMS = """
+INSERT INTO noetl.stream (tenant_id, organization_id, stream_id, version, shard, execution_id)
+SELECT 'default', 'default', 'execution/' || $1::bigint || '/command/' || number, 1, 0, $1
+FROM generate_series(1, $2::integer) AS number
+"""
+RING = playbook(
+    """
+    executor: {spec: {policy: {limits: {steps_without_work: 1000000}}}}
+    workflow:
+      - step: a
+        tool: {kind: noop}
+        next: {arcs: [{step: b}]}
+      - step: b
+        tool: {kind: noop}
+        next: {arcs: [{step: a}]}
+    """,
+    "faults/ring",
+)
+LOOP = playbook(
+    """
+    workflow:
+      - step: each
+        loop: {in: [1, 2, 3], iterator: row}
+        tool: {kind: noop}
+    """,
+    "faults/loop",
+)
+SLOW = playbook(
+    """
+    executor: {spec: {policy: {limits: {seconds: 1s}}}}
+    workflow:
+      - step: wait
+        tool: {kind: shell, cmds: "sleep 600"}
+    """,
+    "faults/slow",
+)
+
+
+async def rows_read(database: Database, ground: Ground, query: str, *values: Any) -> int:
+    """Return how many rows of events and streams a query looks at."""
+    async with database.transaction(ground.scope) as connection:
+        told = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *values)
+
+    def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield plan
+        for below in plan.get("Plans", ()):
+            yield from nodes(below)
+
+    scans = [
+        node
+        for node in nodes(json.loads(told)[0]["Plan"])
+        if str(node.get("Relation Name", "")).startswith(("event", "stream"))
+    ]
+    counts = ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck")
+    return int(sum(node["Actual Loops"] * sum(node.get(name, 0) for name in counts) for node in scans))
+
+
+async def little_is_read(database: Database, ground: Ground, ring: int, loop: int) -> None:
+    """Hold every question that commands and reapers ask about executions to the few events that answer it."""
+    page = (ROOT_ID_LIMIT, MAX_ID, 200, list(ENDING))
+    questions: dict[str, tuple[Any, ...]] = {
+        listing._PAGE: page,
+        named._LAST: (ROOT_ID_LIMIT, False),
+        open_executions._HEAD: (ring,),
+        open_executions._WAITED: (loop,),
+        facts._TAKES: (ring, loop),
+    }
+    for question, values in questions.items():
+        assert await rows_read(database, ground, question, *values) < FEW, question
+
+
+async def test_nobody_pays_for_a_long_execution_beside_and_it_is_cancelled_unread(ground: Ground) -> None:
+    """INV-163."""
+    process = ground.process(slots=2, reaps=False)
+    await process.ready()
+    loop = await ground.start(LOOP)
+    await ground.finished(loop)
+    ring = await ground.start(RING)
+
+    async def is_long() -> bool:
+        query = "SELECT version FROM noetl.stream WHERE stream_id = $1"
+        return bool(await ground.effects.fetchval(query, f"execution/{ring}") > LONG)
+
+    await until(is_long, "a long execution")
+    # As if each of its steps had been claimed by a worker.
+    await ground.effects.execute(COMMAND_STREAMS, ring, LONG)
+    async with open_short_leased(ground.url, ground.home, role="asker") as asking:
+        runtime = asking.runtime
+        (line, *_) = runtime.projections.lines
+        before = await line.store.checkpoints()
+        listed = await listed_executions(runtime, None, None, 10)
+        assert [(one["execution_id"], one["status"]) for one in listed] == [
+            (str(ring), "RUNNING"),
+            (str(loop), "COMPLETED"),
+        ]
+        assert [one["path"] for one in await listed_executions(runtime, "COMPLETED", "faults/l", 10)] == ["faults/loop"]
+        (run,) = (await shown_execution(runtime, ground.scope, loop)).runs
+        assert (run.rows, run.done, run.failed) == (3, 3, 0)
+        assert await line.store.checkpoints() == before, "nothing was projected for it"
+
+        await little_is_read(runtime.database, ground, ring, loop)
+        assert await asking.engine.cancel(ground.scope, ring, reason="enough", by="test") == [ring]
+        assert asking.engine.executions.version_known(ground.scope, ring) == 0, "its events were not read"
+        await little_is_read(runtime.database, ground, ring, loop)
+    (end,) = await ground.effects.fetch(
+        "SELECT event_type, meta ->> 'by' AS by FROM noetl.event WHERE execution_id = $1 AND event_type = ANY ($2)",
+        ring,
+        list(ENDING),
+    )
+    assert tuple(end) == ("execution.cancelled", "test")
+    assert await ground.last_event(ring) == "execution.cancelled"
+
+
+async def test_time_goes_on_for_an_execution_whose_process_was_killed(ground: Ground) -> None:
+    """INV-162."""
+    process = ground.process(slots=1, reaps=True)
+    await process.ready()
+    execution_id = await ground.start(SLOW)
+
+    async def claimed() -> Any:
+        return await ground.effects.fetchval("SELECT worker FROM noetl.command WHERE execution_id = $1", execution_id)
+
+    await until(claimed, "somebody at work")
+    process.close()
+
+    async def ended() -> bool:
+        await ground.engine.reaper.sweep()
+        return (await ground.engine.executions.state(ground.scope, execution_id)).ended
+
+    await until(ended, "an end of its time")
+    state = await ground.engine.executions.state(ground.scope, execution_id)
+    assert (state.status, state.ended_with) == ("FAILED", "execution.failed")
+    assert state.error == (
+        "the limit seconds is reached in wait: the execution had not ended 1 seconds after its request;"
+        " let it do less, or raise executor.spec.policy.limits.seconds above 1"
+    )
+    await ground.assert_clean()
