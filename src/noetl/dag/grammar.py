@@ -34,7 +34,7 @@ REFERENCE: Final = Text(
     r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[0-9]{1,4})?", "the name of a job or dataset, or a job's output such as orders.1"
 )
 CREDENTIAL: Final = Text(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}", "the name of a credential")
-DURATION: Final = Text(r"[0-9]+(\.[0-9]+)?(ms|s|m|h|d)", "a time such as 500ms, 30s or 5m")
+DURATION: Final = Text(r"[0-9]+(\.[0-9]+)?(ms|s|m|h|d)", "a time with its unit: 500ms, 30s, 5m, 2h, 1d")
 COLUMNS: Final = Either((TEXT, ListOf(TEXT, 1)))
 KEY_COLUMNS: Final = Either((WORD, ListOf(WORD)))
 
