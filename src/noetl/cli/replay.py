@@ -10,6 +10,7 @@ import click
 
 from noetl.cli.engine_options import Engine, Source, engine_options, refuse_source
 from noetl.errors import InputError
+from noetl.runtime.commands.choosing import LAST
 from noetl.runtime.commands.execution import find_execution
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _as_of(point: str | None, position: int | None, event: str | None, time: str
     if point is not None:
         return AsOf.parse(point)
     if event is not None:
-        return AsOf(event_id=parse_id(event))
+        return HEAD if event == LAST else AsOf(event_id=parse_id(event))
     if time is not None:
         try:
             return AsOf(time=parse_time(time))
