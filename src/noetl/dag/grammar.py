@@ -109,7 +109,7 @@ SOURCE: Final = Record(
     "source",
     {
         "kind": Field(Choice(("manual", "cron", "always_on", "webhook")), "What starts the job.", required=True),
-        "schedule": Field(TEXT, "When it starts, for cron: five or six fields, or rate(1 day)."),
+        "schedule": Field(TEXT, 'When it starts, for cron: five or six fields, "@daily" and its like, or rate(1 day).'),
         "timezone": Field(TEXT, "The zone that cron fields mean, such as Europe/Berlin; UTC if left out."),
         "catch_up": Field(
             Choice(("latest_only", "every_plan")),
