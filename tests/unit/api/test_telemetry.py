@@ -21,6 +21,20 @@ from noetl.runtime.telemetry import Metrics
 from noetl.runtime.worker_metrics import FarWorkerMetrics
 from noetl.testing.drafts import Drafts
 
+WORDS = ("dispatched", "committed", "failed")
+FORK = """
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: fork, path: tests/fork}
+workflow:
+  - step: start
+    tool: {kind: noop}
+    next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}
+  - {step: a, tool: {kind: noop}, next: {arcs: [{step: join}]}}
+  - {step: b, tool: {kind: noop}, next: {arcs: [{step: join}]}}
+  - {step: join, tool: {kind: python, code: "result = 1"}}
+"""
+
 
 class Clock:
     """A clock that stands until it is set."""
@@ -131,6 +145,30 @@ async def test_work_is_counted_as_it_is_recorded(server: Server, ledger: Postgre
         "noetl_swallowed_errors_total": 3,
     }
     assert {name: found[name] for name in wanted} == wanted
+
+
+async def test_a_reduce_stage_is_counted_as_the_one_piece_of_work_that_it_is(
+    server: Server, ledger: PostgresLedger, database: Database
+) -> None:
+    clock = Clock()
+    metrics = Metrics("9.9", database=database, clock=clock)
+    ledger.on_transition = metrics.observe
+    await server.register(FORK)
+    dispatch = server.services.engine.dispatch(HOME)
+    for status in ("ok", "error"):
+        await server.start("tests/fork")
+        clock.now += 1.1
+        found = await values(metrics)
+        assert found["frame_backlog_total{stage_kind=reduce}"] == 1
+        (join,) = await dispatch.claim("w", 1, 5.0)
+        error = None if status == "ok" else {"message": "broke", "kind": "runtime"}
+        ended = CommandEnded(command_id=join.command_id, attempt=1, status=status, error=error)
+        await dispatch.complete(join, ended, worker="w", take_next=False)
+    clock.now += 1.1
+    found = await values(metrics)
+    counted = {word: found[f"noetl_frames_{word}_total{{stage_kind=reduce}}"] for word in WORDS}
+    assert counted == {"dispatched": 2, "committed": 1, "failed": 1}
+    assert found["frame_backlog_total{stage_kind=reduce}"] == 0
 
 
 async def test_payload_bytes_are_counted_by_the_tier_that_served_or_took_them(monkeypatch: pytest.MonkeyPatch) -> None:
