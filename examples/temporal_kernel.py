@@ -154,7 +154,7 @@ async def main() -> None:
         console.print("\n[bold]Where to look[/]")
         for command in (
             f"events {run.execution_id}",
-            f"replay {run.execution_id} --as-of-position {middle} --projection frame",
+            f"replay {run.execution_id} --as-of {middle} --projection frame",
             f"verify {run.execution_id}",
             "projections status",
             "payloads list",

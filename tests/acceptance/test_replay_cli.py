@@ -110,7 +110,7 @@ def test_a_replay_prints_checksums_and_fields(noetl: Noetl, told: Run) -> None:
 def test_a_replay_as_of_any_point_is_that_prefix(noetl: Noetl, told: Run) -> None:
     draft, position = told.drafts[5], told.positions[5]
     points = (
-        ["--as-of-position", str(position)],
+        ["--as-of-position", "6"],
         ["--as-of-event", str(draft.event_id)],
         ["--as-of", str(position)],
         ["--as-of", str(draft.event_id)],
@@ -119,6 +119,20 @@ def test_a_replay_as_of_any_point_is_that_prefix(noetl: Noetl, told: Run) -> Non
     assert {state["position"] for state in found} == {position}
     assert len({state["checksum"] for state in found}) == 1
     assert found[0]["rows"]["execution"][0]["row"]["last_event_id"] == str(draft.event_id)
+    assert [state.get("event_number") for state in found] == [6, None, None, None]
+
+
+def test_a_position_counts_within_the_execution_on_a_used_ledger(noetl: Noetl, told: Run) -> None:
+    async def use(runtime: Runtime) -> list[Run]:
+        return [await framed_run(runtime.ledger, DRAFTS) for _ in range(40)]
+
+    runs = using(use)  # more than there are shards, so that some begin behind others
+    last = next(run for run in reversed(runs) if run.positions[0] > 10)
+    code, out, _ = noetl("replay", str(last.execution_id), "--as-of-position", "3")
+    where = f"at its event number 3 (position {last.positions[2]} of its shard)"
+    assert (code, f"execution {last.execution_id} {where}: 3 events folded" in out) == (0, True)
+    code, _, errors = noetl("replay", str(last.execution_id), "--as-of-position", str(last.positions[-1]))
+    assert (code, f"`noetl replay {last.execution_id} --as-of {last.positions[-1]}`" in errors) == (2, True)
 
 
 def test_an_organization_is_replayed_as_of_a_mark(noetl: Noetl, told: Run) -> None:
@@ -144,7 +158,9 @@ MISTAKES = (
     (["events", "noetl://tenant/a/org/b/worker/w"], 2, "not the locator of an execution"),
     (["replay"], 2, "name one execution, or give --organization"),
     (["replay", "5"], 1, "there is no execution 5"),
-    (["replay", "last", "--as-of-position", "999999"], 2, "beyond the head of shard"),
+    (["replay", "last", "--as-of-position", "999999"], 2, "and no event number 999999"),
+    (["replay", "last", "--as-of", "999999"], 2, "beyond the head of shard"),
+    (["replay", "--organization", "--as-of-position", "1"], 2, "lives in all of them"),
     (["replay", "last", "--as-of-event", "604876797720658689"], 2, "has no event 604876797720658689"),
     (["replay", "last", "--as-of-time", "noon"], 2, "'noon' is no time"),
     (["replay", "last", "--as-of-time", "2026-05-16T12:00:00"], 2, "has no offset"),

@@ -75,6 +75,7 @@ def test_what_a_schedule_starts_and_fails_is_the_commands_failure(nightly: Noetl
     [
         ((), "either --cron or --every"),
         (("--cron", "61 * * * *"), "the minute must be"),
+        (("--cron", "@reboot"), "@reboot names no time"),
         (("--cron", "0 6 * * *", "--timezone", "Moon"), "no time zone"),
         (("--every", "5 moons"), "five or six fields"),
     ],

@@ -115,6 +115,23 @@ async def test_an_event_of_another_execution_is_refused(
         await found.replay.state(SCOPE, run.execution_id, as_of=AsOf(event_id=other.drafts[0].event_id))
 
 
+async def test_events_are_counted_within_their_execution(
+    found: Projections, run: Run, ledger: PostgresLedger, drafts: Drafts
+) -> None:
+    """INV-166: what else a ledger holds does not change which state a number of events means."""
+    other = await framed_run(ledger, drafts, 1)
+    for number, position in enumerate(run.positions, 1):
+        state = await found.replay.state(SCOPE, run.execution_id, as_of=AsOf(number=number), use_snapshots=False)
+        assert (state.position, state.events) == (position, number)
+    with pytest.raises(InputError, match=f"has {len(run.positions)} events, and no event number"):
+        await found.replay.state(SCOPE, run.execution_id, as_of=AsOf(number=len(run.positions) + 1))
+    with pytest.raises(NotFound, match="no execution 5"):
+        await found.replay.state(SCOPE, 5, as_of=AsOf(number=1))
+    with pytest.raises(InputError, match="lives in all of them"):
+        await found.replay.state(SCOPE, as_of=AsOf(number=1))
+    assert (await found.replay.state(SCOPE, other.execution_id, as_of=AsOf(number=1))).position == other.positions[0]
+
+
 async def test_a_position_beyond_the_head_is_refused_and_the_head_named(found: Projections, run: Run) -> None:
     with pytest.raises(InputError, match=f"beyond the head of shard {run.shard}, which is {run.positions[-1]}"):
         await found.replay.state(SCOPE, run.execution_id, as_of=AsOf(position=run.positions[-1] + 1))

@@ -50,7 +50,8 @@ class AlertsReading:
                 rows = await connection.fetch(_BEGINNING, text.strip().lower()) if text.strip() else []
             found = [alert_row(row) for row in rows]
         if not found:
-            raise NotFound(f"there is no alert {text[:120]!r}", hint="`noetl alerts list` shows those there are")
+            which = "yet" if text == "last" else repr(text[:120])
+            raise NotFound(f"there is no alert {which}", hint="`noetl alerts list` shows those there are")
         if len(found) > 1:
             ids = ", ".join(one.alert_id for one in found)
             raise InputError(f"several alerts begin with {text}", hint=f"{ids}: write more of it")

@@ -35,8 +35,6 @@ def make_app(services: Services) -> Starlette:
         worker_secret=services.worker_secret,
     )
     endpoints = all_routes.endpoints()
-    for one in endpoints:
-        services.metrics.http_route(one.method, one.template, one.status)
     services = replace(services, openapi=wire.encode(document(endpoints, services.version)))
     return Starlette(
         routes=[

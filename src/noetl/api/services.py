@@ -46,10 +46,6 @@ class Keychains(Protocol):
 class Meter(Protocol):
     """What the API tells about itself, and what it prints at `/metrics`."""
 
-    def http_route(self, method: str, route: str, status: int) -> None:
-        """Show a route from the start, under the status of a good answer."""
-        ...
-
     def http_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request under the template of its route."""
         ...

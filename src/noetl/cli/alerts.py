@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noetl.errors import InputError, NotFound
+from noetl.errors import InputError
 
 if TYPE_CHECKING:
     from noetl.alerts.applied import Applied
@@ -267,7 +267,7 @@ def deliveries(ctx: click.Context, status: str | None, limit: int, as_json: bool
 def retry(ctx: click.Context, delivery: str) -> None:
     """Have a message sent after all that was given up; exit 1 if it is not taken now.
 
-    DELIVERY is an id or the beginning of one. It is sent here and now, and by servers if that fails.
+    DELIVERY is an id, the beginning of one, or `last` for the newest that was given up. It is sent here and now, and by servers if that fails.
 
     \b
     Examples:
@@ -276,19 +276,15 @@ def retry(ctx: click.Context, delivery: str) -> None:
 
     async def send() -> DeliveryRow:
         from noetl.runtime.alerts import sender_of
+        from noetl.runtime.commands.choosing import chosen
 
         async with _opened() as (runtime, own):
             dead = await own.deliveries.listed(runtime.scope, status="Dead", limit=10_000)
-            chosen = [one for one in dead if one.delivery_id.startswith(delivery.lower())]
-            if len(chosen) != 1 or not delivery:
-                raise (InputError if chosen else NotFound)(
-                    f"{'several messages that were given up begin' if chosen else 'no message that was given up begins'}"
-                    f" with {delivery!r}",
-                    hint="`noetl alerts deliveries --status dead` lists them",
-                )
-            await own.deliveries.rearm(runtime.scope, chosen[0].delivery_id, by=BY)
+            hint = "`noetl alerts deliveries --status dead` lists them"
+            one = chosen(dead, delivery, lambda row: row.delivery_id, "message that was given up", hint)
+            await own.deliveries.rearm(runtime.scope, one.delivery_id, by=BY)
             await sender_of(runtime).drain_scope(runtime.scope)
-            return await own.deliveries.show(runtime.scope, chosen[0].delivery_id)
+            return await own.deliveries.show(runtime.scope, one.delivery_id)
 
     row = asyncio.run(send())
     if row.status == "Delivered":

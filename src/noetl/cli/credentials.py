@@ -19,8 +19,6 @@ import click
 from noetl.runtime.commands.credentials import opened_credentials, opened_tokens
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from noetl.credentials.given import GivenCredential
     from noetl.credentials.rotation import Rotation
     from noetl.credentials.store import CredentialInfo
@@ -212,10 +210,10 @@ def list_tokens(as_json: bool) -> None:
 
 
 @token.command()
-@click.argument("token_id", type=click.UUID, metavar="ID")
+@click.argument("token_id", metavar="ID")
 @_JSON
-def revoke(token_id: UUID, as_json: bool) -> None:
-    """End a token at once.
+def revoke(token_id: str, as_json: bool) -> None:
+    """End a token at once: by its id, the beginning of it, or `last` for the newest that is not revoked.
 
     \b
     Examples:
@@ -328,6 +326,13 @@ async def _open_again() -> int:
         return await tokens.open_again(scope)
 
 
-async def _revoke(token_id: UUID) -> TokenInfo:
+async def _revoke(token_id: str) -> TokenInfo:
+    from noetl.runtime.commands.choosing import LAST, chosen
+
     async with opened_tokens() as (tokens, scope):
-        return await tokens.revoke(scope, token_id)
+        newest_first = list(reversed(await tokens.list(scope)))
+        if token_id == LAST:
+            newest_first = [one for one in newest_first if one.revoked_at is None]
+        hint = "`noetl credentials token list` shows those there are"
+        one = chosen(newest_first, token_id, lambda one: str(one.token_id), "token", hint)
+        return await tokens.revoke(scope, one.token_id)

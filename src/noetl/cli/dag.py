@@ -13,6 +13,7 @@ from noetl.cli.dag_sources import emit, pause, resume
 from noetl.cli.telling import warn
 from noetl.cli.whoami import BY
 from noetl.errors import InputError, NotFound
+from noetl.runtime.commands.choosing import LAST
 from noetl.runtime.commands.pipelines import opened, working
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def ready(name: str, version: str | None) -> None:
 
     async def main() -> str:
         async with opened(warn, drive=False) as (runtime, pipelines):
-            chosen = await pipelines.newest_unready(name) if version is None else version
+            chosen = await _named(pipelines, name, version) or await pipelines.newest_unready(name)
             return (await pipelines.dags.mark_ready(runtime.scope, name, chosen, by=BY)).dag_version_id
 
     click.echo(f"version {asyncio.run(main())[:8]} of {name} is ready: noetl dag activate {name}")
@@ -215,7 +216,11 @@ def activate(name: str, version: str | None, as_json: bool) -> None:
       noetl dag activate shop
       noetl dag activate shop 3f2a
     """
-    _cut_over(lambda pipelines: pipelines.activate(name, version, BY), as_json=as_json)
+
+    async def cut_over(pipelines: Pipelines) -> Cutover:
+        return await pipelines.activate(name, await _named(pipelines, name, version), BY)
+
+    _cut_over(cut_over, as_json=as_json)
 
 
 @dag.command()
@@ -230,7 +235,11 @@ def rollback(name: str, version: str | None, as_json: bool) -> None:
       noetl dag rollback shop
       noetl dag rollback shop --to 3f2a
     """
-    _cut_over(lambda pipelines: pipelines.rollback(name, version, BY), as_json=as_json)
+
+    async def cut_over(pipelines: Pipelines) -> Cutover:
+        return await pipelines.rollback(name, await _named(pipelines, name, version), BY)
+
+    _cut_over(cut_over, as_json=as_json)
 
 
 @dag.command()
@@ -248,7 +257,7 @@ def status(name: str, version: str | None, as_json: bool) -> None:
 
     async def main() -> dict[str, Any]:
         async with opened(warn, drive=False) as (_, pipelines):
-            return await _status(pipelines, name, version)
+            return await _status(pipelines, name, await _named(pipelines, name, version))
 
     _show_status(asyncio.run(main()), as_json=as_json)
 
@@ -339,6 +348,11 @@ async def _all(pipelines: Pipelines, runs: dict[str, int]) -> RunEnd:
         raise InputError("no job of this DAG is started by hand", hint="its schedules or its inputs start it")
     ends = [await pipelines.finished(execution_id) for execution_id in runs.values()]
     return next((end for end in ends if end.status != "completed"), ends[-1])
+
+
+async def _named(pipelines: Pipelines, name: str, version: str | None) -> str | None:
+    """Return which version is meant: `last` is the newest of all, whatever became of it."""
+    return (await pipelines.newest(name)).dag_version_id if version == LAST else version
 
 
 async def _status(pipelines: Pipelines, name: str, version: str | None = None) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from noetl.cli.tables import first_line, rendered
+
 if TYPE_CHECKING:
     from noetl.catalog.dag_rows import DagVersion
     from noetl.dispatch.tasks.runs import RunEnd
@@ -35,7 +37,7 @@ def task_line(grant: TaskGrant, status: str, error: str | None = None) -> str:
     """Say what became of an attempt at a task."""
     where = "" if grant.partition_key == "all" else f" [{grant.partition_key}]"
     again = "" if grant.lease.attempt == 1 else f" (attempt {grant.lease.attempt})"
-    why = f": {error.splitlines()[0]}" if error else ""
+    why = f": {first_line(error)}" if error else ""
     return f"  {status.lower():<9} {grant.job}{where}{again}{why}"
 
 
@@ -62,7 +64,6 @@ def activated_sentence(cutover: Cutover) -> str:
 def status_text(found: dict[str, Any]) -> str:
     """Return a version job by job."""
     from noetl.cli.datasets_show import size_text
-    from noetl.cli.tables import rendered
 
     version = found["version"]
     serving = " and serves readers" if found["current"] == version["dag_version_id"] else ""
@@ -76,7 +77,7 @@ def status_text(found: dict[str, Any]) -> str:
             str(job["partitions"]),
             f"{job['rows']:,}",
             size_text(job["bytes"]),
-            (job["last_error"] or "").splitlines()[0] if job["last_error"] else "",
+            first_line(job["last_error"]),
         )
         for job in found["jobs"]
     ]
@@ -90,8 +91,6 @@ def status_text(found: dict[str, Any]) -> str:
 
 def versions_table(versions: Sequence[DagVersion]) -> str:
     """Return versions as a table."""
-    from noetl.cli.tables import rendered
-
     rows = [
         (
             one.dag,

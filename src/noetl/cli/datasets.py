@@ -27,7 +27,9 @@ _AS_OF = click.option(
     "--as-of", "point", metavar="POINT", help="As it was then: a mark (m1.…), a time, or an event id."
 )
 _GENERATION = click.option(
-    "--generation", metavar="G", help="Beginning of a generation's id, or `candidate`; readers' own unless given."
+    "--generation",
+    metavar="G",
+    help="Beginning of a generation's id, `candidate` or `last`; readers' own unless given.",
 )
 _SHOWN_CHECKS = 5
 

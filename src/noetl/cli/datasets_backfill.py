@@ -12,7 +12,8 @@ from noetl.cli.datasets_changes import JSON, WAIT, changing, run_plainly
 from noetl.cli.datasets_changes_show import printed
 from noetl.cli.telling import warn
 from noetl.cli.whoami import BY
-from noetl.errors import InputError
+from noetl.errors import InputError, NotFound
+from noetl.runtime.commands.choosing import LAST
 from noetl.runtime.commands.pipelines import backfilling, changes_here, opened
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from noetl.dispatch.changes.changes import Changes
     from noetl.model.stream import Scope
 
-_ID = click.argument("backfill_id", type=int, metavar="ID")
+_ID = click.argument("backfill", metavar="ID")
 _STATUSES = ("queueing", "running", "paused", "cancelled", "completed", "failed")
 
 
@@ -99,7 +100,7 @@ def backfill(
 
 @click.group()
 def backfills() -> None:
-    """Look after backfills: list and show them, pause, resume and cancel them.
+    """Look after backfills: list and show them, pause, resume and cancel them by their ids, or `last` for the newest.
 
     \b
     Examples:
@@ -133,7 +134,7 @@ def list_(status: str | None, limit: int, as_json: bool) -> None:
 @backfills.command()
 @_ID
 @JSON
-def show(backfill_id: int, as_json: bool) -> None:
+def show(backfill: str, as_json: bool) -> None:
     """Show how far a backfill is.
 
     \b
@@ -141,68 +142,81 @@ def show(backfill_id: int, as_json: bool) -> None:
       noetl datasets backfills show 380620881539780608
     """
 
-    async def look(own: Backfills, scope: Scope) -> None:
-        del own, scope
+    async def look(own: Backfills, scope: Scope, backfill_id: int) -> None:
+        del own, scope, backfill_id
 
-    _changed(backfill_id, look, as_json=as_json)
+    _changed(backfill, look, as_json=as_json)
 
 
 @backfills.command()
 @_ID
 @click.option("--reason", help="Why.")
 @JSON
-def pause(backfill_id: int, reason: str | None, as_json: bool) -> None:
+def pause(backfill: str, reason: str | None, as_json: bool) -> None:
     """Give out no further partitions for a while; tasks under way go on.
 
     \b
     Examples:
       noetl datasets backfills pause 380620881539780608
     """
-    _changed(backfill_id, lambda own, scope: own.pause(scope, backfill_id, by=BY, reason=reason), as_json=as_json)
+    _changed(backfill, lambda own, scope, known: own.pause(scope, known, by=BY, reason=reason), as_json=as_json)
 
 
 @backfills.command()
 @_ID
 @WAIT
 @JSON
-def resume(backfill_id: int, wait: bool, as_json: bool) -> None:
+def resume(backfill: str, wait: bool, as_json: bool) -> None:
     """Go on with a backfill that was paused.
 
     \b
     Examples:
       noetl datasets backfills resume 380620881539780608 --wait
     """
-    _changed(backfill_id, lambda own, scope: own.resume(scope, backfill_id, by=BY), as_json=as_json, wait=wait)
+    _changed(backfill, lambda own, scope, known: own.resume(scope, known, by=BY), as_json=as_json, wait=wait)
 
 
 @backfills.command()
 @_ID
 @click.option("--reason", help="Why.")
 @JSON
-def cancel(backfill_id: int, reason: str | None, as_json: bool) -> None:
+def cancel(backfill: str, reason: str | None, as_json: bool) -> None:
     """Give a backfill up: what waits is not built, what runs is stopped, what was built stays.
 
     \b
     Examples:
       noetl datasets backfills cancel 380620881539780608 --reason "the wrong month"
     """
-    _changed(backfill_id, lambda own, scope: own.cancel(scope, backfill_id, by=BY, reason=reason), as_json=as_json)
+    _changed(backfill, lambda own, scope, known: own.cancel(scope, known, by=BY, reason=reason), as_json=as_json)
 
 
 def _changed(
-    backfill_id: int, change: Callable[[Backfills, Scope], Awaitable[Any]], *, as_json: bool, wait: bool = False
+    backfill: str, change: Callable[[Backfills, Scope, int], Awaitable[Any]], *, as_json: bool, wait: bool = False
 ) -> None:
     from noetl.cli.datasets_changes_show import backfill_facts, backfill_text
 
     async def main() -> tuple[Backfill, Progress]:
         async with changing(wait=wait) as (runtime, _, changes):
-            await change(changes.backfills, runtime.scope)
+            backfill_id = await _named(changes, runtime.scope, backfill)
+            await change(changes.backfills, runtime.scope, backfill_id)
             if wait:
                 await _watched(changes, runtime.scope, await changes.backfills.show(runtime.scope, backfill_id))
             return await changes.backfills.progress(runtime.scope, backfill_id)
 
     one, progress = run_plainly(main)
     printed(as_json, lambda: backfill_facts(one, progress), lambda: backfill_text(one, progress))
+
+
+async def _named(changes: Changes, scope: Scope, text: str) -> int:
+    """Read the id of a backfill; `last` is the one asked for last."""
+    from noetl.model.ids import parse_id
+
+    if text != LAST:
+        return parse_id(text)
+    newest = await changes.backfills.listed(scope, limit=1)
+    if not newest:
+        raise NotFound("there is no backfill yet", hint="`noetl datasets backfill NAME` asks for one")
+    return newest[0].backfill_id
 
 
 async def _watched(changes: Changes, scope: Scope, one: Backfill) -> None:

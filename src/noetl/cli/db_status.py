@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from noetl.cli.tables import rendered
+
 
 def render(facts: dict[str, Any]) -> str:
     """The facts as a table for a terminal."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in _lines(facts):
-        table.add_row(name, Text(value))
-    # Rich decides by the real terminal about colours and width, so it only renders here and click prints.
-    console = Console()
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get()
+    return rendered(("", ""), _lines(facts), whole=True, head=False)
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:

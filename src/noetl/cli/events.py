@@ -112,24 +112,12 @@ class _Table:
         self._widths: list[int] | None = None
 
     def show(self, page: list[Event]) -> None:
-        from rich.console import Console
-        from rich.table import Table
+        from noetl.cli.tables import measured, rendered
 
-        table = Table(box=None, pad_edge=False, show_header=self._widths is None, header_style="bold")
         rows = [_row(event) for event in page]
-        widths = self._widths or [max(len(cell) for cell in column) for column in zip(_COLUMNS, *rows, strict=True)]
-        for name, width in zip(_COLUMNS[:-1], widths, strict=False):
-            right = name == "POSITION"
-            table.add_column(name, no_wrap=True, min_width=width, justify="right" if right else "left")
-        table.add_column(_COLUMNS[-1], overflow="ellipsis", no_wrap=True)
-        for row in rows:
-            table.add_row(*row)
-        self._widths = widths
-        # Off a terminal nothing is cut: whoever reads it is a program or a file.
-        console = Console(highlight=False, markup=False)
-        if not console.is_terminal:
-            console = Console(highlight=False, markup=False, width=10_000)
-        console.print(table)
+        head, self._widths = self._widths is None, self._widths or measured(_COLUMNS, rows)[:-1]
+        shown = rendered(_COLUMNS, rows, whole=True, head=head, right=("POSITION",), least=self._widths)
+        click.echo(shown, nl=False)
 
 
 def _row(event: Event) -> list[str]:

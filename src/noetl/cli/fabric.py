@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from noetl.cli.tables import rendered
+
 _TIERS = {"memory": "1 memory", "ipc": "1.5 shared memory", "disk": "2 disk", "object": "3 store"}
 
 
@@ -61,33 +63,29 @@ def sweep() -> None:
 
 
 def _show(found: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
     used, limit = found["tier15_bytes_in_use"], found["limits"]["ipc"]
-    console.print(
+    click.echo(
         f"Node {found['node']}: shared memory ({found['carrier']}) {_size(used)} of {_size(limit)} in"
-        f" {found['tier15_regions']} regions; budget used up {found['tier15_budget_exhaustion_total']} times",
-        highlight=False,
+        f" {found['tier15_regions']} regions; budget used up {found['tier15_budget_exhaustion_total']} times\n"
     )
-    table = Table("tier", "hits", "read", "written")
     moved = found["noetl_payload_bytes_total"]
-    for tier, name in _TIERS.items():
-        table.add_row(
-            name, str(found["tier_hits_total"][tier]), _size(moved["read"][tier]), _size(moved["written"][tier])
-        )
-    console.print(table)
+    tiers = [
+        (name, str(found["tier_hits_total"][tier]), _size(moved["read"][tier]), _size(moved["written"][tier]))
+        for tier, name in _TIERS.items()
+    ]
+    click.echo(rendered(("tier", "hits", "read", "written"), tiers))
     if found["consumers"]:
-        readers = Table("consumer", "reads", *_TIERS.values(), "tier 1.5", "above the store")
-        for one in found["consumers"]:
-            hits = [str(one["hits"][tier]) for tier in _TIERS]
-            ratios = [f"{one['tier15_hit_ratio']:.0%}", f"{one['near_hit_ratio']:.0%}"]
-            readers.add_row(one["consumer"], str(one["reads"]), *hits, *ratios)
-        console.print(readers)
+        columns = ("consumer", "reads", *_TIERS.values(), "tier 1.5", "above the store")
+        click.echo(rendered(columns, [_reader(one) for one in found["consumers"]]))
     for words, count in sorted(found["tier_passed_total"].items()):
         tier, _, reason = words.partition(":")
-        console.print(f"{_TIERS[tier]} passed over {count} times: {reason}", highlight=False)
+        click.echo(f"{_TIERS[tier]} passed over {count} times: {reason}")
+
+
+def _reader(one: dict[str, Any]) -> list[str]:
+    hits = [str(one["hits"][tier]) for tier in _TIERS]
+    ratios = [f"{one['tier15_hit_ratio']:.0%}", f"{one['near_hit_ratio']:.0%}"]
+    return [one["consumer"], str(one["reads"]), *hits, *ratios]
 
 
 def _size(count: int) -> str:

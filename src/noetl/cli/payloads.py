@@ -102,11 +102,13 @@ def collect(dry_run: bool, as_json: bool) -> None:
 def check(execution: str | None, as_json: bool) -> None:
     """Prove every payload that EXECUTION, or the whole organization, refers to; exit 1 if one is missing or damaged.
 
-    Objects are proven by the digest of what is stored, so no tenant's key is needed.
+    EXECUTION is an id, a locator (noetl://…/execution/<id>) or `last` for the newest execution. Objects are proven by the
+    digest of what is stored, so no tenant's key is needed.
 
     \b
     Examples:
       noetl payloads check
+      noetl payloads check last
       noetl payloads check 412345678901234567
     """
     count, problems = asyncio.run(_check(execution))
@@ -203,18 +205,18 @@ async def _collect(*, dry_run: bool) -> CollectReport:
 async def _check(execution: str | None) -> tuple[int, list[dict[str, str]]]:
     from noetl.errors import Corrupt, PayloadMissing
     from noetl.ledger.held_payloads import held_by_execution, held_by_organization
-    from noetl.model.ids import parse_id
+    from noetl.runtime.commands.execution import find_execution
     from noetl.runtime.config import load_settings
     from noetl.runtime.wiring import open_runtime
 
-    execution_id = None if execution is None else parse_id(execution)
     seen: set[bytes] = set()
     problems = []
     async with open_runtime(load_settings()) as runtime:
         scope = runtime.scope
-        if execution_id is None:
+        if execution is None:
             held = held_by_organization(runtime.database, runtime.ledger, runtime.payloads, scope)
         else:
+            scope, execution_id = await find_execution(runtime, execution)
             held = held_by_execution(runtime.history, scope, execution_id)
         async for ref, holder in held:
             digest = bytes.fromhex(ref.sha256)

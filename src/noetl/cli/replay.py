@@ -10,6 +10,7 @@ import click
 
 from noetl.cli.engine_options import Engine, Source, engine_options, refuse_source
 from noetl.errors import InputError
+from noetl.runtime.commands.choosing import LAST
 from noetl.runtime.commands.execution import find_execution
 
 if TYPE_CHECKING:
@@ -22,8 +23,13 @@ _SHOWN_ROWS = 20
 @click.command()
 @click.argument("execution", required=False)
 @click.option("--organization", is_flag=True, help="Replay everything the organization has, not one execution.")
-@click.option("--as-of", "point", metavar="POINT", help="A mark (m1.…), a time, an event id, a position, or head.")
-@click.option("--as-of-position", type=click.IntRange(1), help="Up to this position of the execution's shard.")
+@click.option(
+    "--as-of",
+    "point",
+    metavar="POINT",
+    help="A mark (m1.…), a time, an event id, a position of `noetl events`, or head.",
+)
+@click.option("--as-of-position", type=click.IntRange(1), help="Up to so many events of the execution, from its first.")
 @click.option("--as-of-event", metavar="ID", help="Up to and with this event.")
 @click.option("--as-of-time", metavar="TIME", help="Up to what was accepted by this time (2026-05-16T12:34:56Z).")
 @click.option(
@@ -53,14 +59,16 @@ def replay(
     """Rebuild state from the ledger as it was at any point, and print it with its checksums.
 
     EXECUTION is an id, a locator (noetl://…/execution/<id>) or `last` for the newest execution. The live projections
-    are not looked at; `noetl verify` compares them with a replay. With `--engine spark` a whole organization is folded
+    are not looked at; `noetl verify` compares them with a replay. `--as-of-position` counts within the execution, whatever
+    else the ledger holds; the positions that `noetl events` shows are those of the shard, and stand after `--as-of`. With `--engine spark` a whole organization is folded
     on Spark, shard by shard, to the same checksums; of each projection 1000 rows are returned unless --limit says more.
 
     \b
     Examples:
       noetl replay last
       noetl replay last --projection all --as-of-time 2026-05-16T12:34:56Z
-      noetl replay 604876797720658689 --as-of-position 1200 --projection loop --json
+      noetl replay last --as-of-position 10
+      noetl replay 604876797720658689 --as-of 1200 --projection loop --json
       noetl replay --organization --as-of m1.AAECAwQFBgcICQoLDA0ODxA
       noetl replay --organization --as-of-time 2026-05-16T12:34:56Z --projection all --engine spark
     """
@@ -75,9 +83,10 @@ def replay(
         refuse_source(source)
         state = asyncio.run(_replay(execution, as_of, **options))
     if as_json:
-        click.echo(json.dumps(state.to_json(), indent=2, ensure_ascii=False, default=str))
+        counted = {} if as_of.number is None else {"event_number": as_of.number}
+        click.echo(json.dumps(state.to_json() | counted, indent=2, ensure_ascii=False, default=str))
     else:
-        _show(state)
+        _show(state, as_of.number)
 
 
 def _as_of(point: str | None, position: int | None, event: str | None, time: str | None) -> AsOf:
@@ -93,13 +102,13 @@ def _as_of(point: str | None, position: int | None, event: str | None, time: str
     if point is not None:
         return AsOf.parse(point)
     if event is not None:
-        return AsOf(event_id=parse_id(event))
+        return HEAD if event == LAST else AsOf(event_id=parse_id(event))
     if time is not None:
         try:
             return AsOf(time=parse_time(time))
         except ValueError as problem:
             raise InputError(f"{time!r} is no time: {problem}", hint="write it like 2026-05-16T12:34:56Z") from None
-    return HEAD if position is None else AsOf(position=position)
+    return HEAD if position is None else AsOf(number=position)
 
 
 async def _replay(
@@ -159,10 +168,12 @@ async def _replay_on_spark(
             )
 
 
-def _show(state: ReplayedState) -> None:
+def _show(state: ReplayedState, number: int | None) -> None:
     from noetl.cli.tables import rendered
 
     where = f"at position {state.position}" if state.mark is None else f"at mark {state.mark}"
+    if number is not None:
+        where = f"at its event number {number} (position {state.position} of its shard)"
     what = "organization" if state.execution_id is None else f"execution {state.execution_id}"
     begun = "" if state.snapshot is None else f" after the snapshot at position {state.snapshot}"
     click.echo(f"{what} {where}: {state.events} events folded{begun}")

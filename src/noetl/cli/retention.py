@@ -130,6 +130,8 @@ def run(
 def pin(target: str, point: str | None, note: str, until: str | None, as_json: bool) -> None:
     """Keep TARGET whatever its age: a dataset by name, an execution by id, or all datasets at a mark (m1.…).
 
+    An execution may also be named by its locator, or as `last` for the newest one where no dataset is called so.
+
     A pin of a dataset keeps exactly what a reader saw of it at that point. A pin of an execution keeps its events and
     their payloads.
 
@@ -148,7 +150,7 @@ def pin(target: str, point: str | None, note: str, until: str | None, as_json: b
 @retention.command()
 @click.argument("pin_id", metavar="PIN")
 def unpin(pin_id: str) -> None:
-    """Take a pin away by the beginning of its id; what it kept may go with the next run.
+    """Take a pin away by the beginning of its id, or `last` for the newest; what it kept may go with the next run.
 
     \b
     Examples:

@@ -13,13 +13,14 @@ import click
 import msgspec
 
 from noetl.errors import InputError
+from noetl.runtime.commands.choosing import LAST, chosen
 
 if TYPE_CHECKING:
     from noetl.model.mark import Mark
     from noetl.retention.pins import Pin
     from noetl.runtime.retention import Retention
 
-_EXECUTION = re.compile(r"[1-9][0-9]{14,18}")
+_EXECUTION = re.compile(r"[1-9][0-9]{14,18}|noetl://.*")
 
 
 async def pin(target: str, point: str | None, note: str, until: datetime | None, *, by: str, as_json: bool) -> None:
@@ -35,7 +36,9 @@ async def pin(target: str, point: str | None, note: str, until: datetime | None,
 async def unpin(pin_id: str, *, by: str) -> None:
     """Take a pin away."""
     async with _opened() as retention:
-        gone = await retention.pins.release(retention.scope, pin_id, by)
+        newest_first = list(reversed(await retention.pins.listed(retention.scope)))
+        found = chosen(newest_first, pin_id, lambda one: one.pin_id, "pin that holds", "noetl retention pins")
+        gone = await retention.pins.release(retention.scope, found.pin_id, by)
     click.echo(f"{gone.pin_id} no longer keeps {_what(gone)}.")
 
 
@@ -85,16 +88,23 @@ async def _opened() -> AsyncIterator[Retention]:
 
 
 async def _pinned(retention: Retention, target: str, point: str | None, fields: dict[str, Any]) -> Pin:
-    from noetl.model.ids import parse_id
+    from noetl.runtime.commands.execution import find_execution
 
     pins, scope = retention.pins, retention.scope
-    if target.startswith("m1.") or _EXECUTION.fullmatch(target):
+    execution = bool(_EXECUTION.fullmatch(target)) or (target == LAST and not await _is_dataset(retention, target))
+    if target.startswith("m1.") or execution:
         if point is not None:
             raise InputError("--at is for datasets; a mark or an execution is one point already")
         if target.startswith("m1."):
             return await pins.pin_mark(scope, await _mark(retention, target), **fields)
-        return await pins.pin_execution(scope, parse_id(target), **fields)
+        scope, execution_id = await find_execution(retention.runtime, target)
+        return await pins.pin_execution(scope, execution_id, **fields)
     return await pins.pin_dataset(scope, target, await _mark(retention, point), **fields)
+
+
+async def _is_dataset(retention: Retention, name: str) -> bool:
+    async with retention.runtime.database.transaction(retention.scope) as connection:
+        return bool(await connection.fetchval("SELECT EXISTS (SELECT FROM noetl.dataset WHERE name = $1)", name))
 
 
 async def _mark(retention: Retention, point: str | None) -> Mark:

@@ -9,10 +9,14 @@ from typing import Any
 
 import click
 
-from noetl.errors import InputError
+from noetl.errors import InputError, PlaybookInvalid
 
 set_option = click.option(
-    "--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set a workload value; a.b=1 reaches into mappings."
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a workload value, read as YAML; a.b=1 reaches into mappings.",
 )
 payload_option = click.option(
     "--payload", metavar="JSON|@FILE", help="Workload values as a JSON object, or @ and a file of JSON or YAML."
@@ -101,15 +105,22 @@ def _set(text: str) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """Read a value as JSON where it is an object, a list or a quoted text, as a YAML scalar otherwise; else it is text."""
+    """Read a value as YAML: a mapping, a list or a text in quotes, else a single word or number; what is none is text.
+
+    Anything else that YAML would see in a text, such as a colon, a # or a *, is part of the text.
+    """
     import msgspec
 
     from noetl.playbook.scalars import CannotCarryError, resolve
 
-    if text.startswith(("{", "[", '"')):
+    if text.startswith(("{", "[", '"', "'")):
         try:
             return msgspec.json.decode(text)
         except msgspec.DecodeError:
+            pass
+        try:
+            return _yaml("--set", text)
+        except PlaybookInvalid:
             return text
     try:
         return resolve(text) if text else ""

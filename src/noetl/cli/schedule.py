@@ -104,7 +104,9 @@ def show(name: str, limit: int, ahead: int, platform: bool, as_json: bool) -> No
 @_NAME
 @click.option("--playbook", "path", metavar="PATH", required=True, help="The registered playbook to start.")
 @click.option("--version", type=click.IntRange(1), help="Which version; the newest at each time unless given.")
-@click.option("--cron", metavar="FIELDS", help='Five cron fields, or six with seconds first, such as "0 6 * * *".')
+@click.option(
+    "--cron", metavar="FIELDS", help='Cron fields, such as "0 6 * * *" (six: seconds first), or @daily and its like.'
+)
 @click.option("--every", metavar="TIME", help='Instead of --cron: such as "5 minutes", counted in UTC.')
 @click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone that cron fields mean.")
 @click.option("--mode", type=click.Choice(("latest_only", "every_plan")), default="latest_only", show_default=True,

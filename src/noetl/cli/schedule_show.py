@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from noetl.cli.tables import rendered
+from noetl.cli.tables import first_line, rendered
 
 if TYPE_CHECKING:
     from noetl.model.stream import Scope
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from noetl.schedule.rows import ScheduleRow, SlotRow
 
 _RUNS: Final = "SELECT execution_id, status FROM noetl.execution WHERE execution_id = ANY ($1)"
-_ERROR_WIDTH: Final = 120
 
 
 class Shown(NamedTuple):
@@ -125,7 +124,7 @@ def _past_table(found: Shown) -> str:
             "" if one.duration_ms is None else f"{one.duration_ms / 1000:.2f} s",
             "" if one.run_id is None else str(one.run_id),
             "" if one.run_id is None else found.runs.get(one.run_id, "PENDING"),
-            (one.error or one.skipped_reason or "")[:_ERROR_WIDTH],
+            first_line(one.error or one.skipped_reason),
         )
         for one in found.past
     ]

@@ -142,7 +142,7 @@ def cancel(ctx: click.Context, tasks: tuple[str, ...], reason: str) -> None:
 
 
 @tasks.command()
-@click.option("--rearm", "rearmed", metavar="ID", help="Let this one, or the one that begins so, be delivered again.")
+@click.option("--rearm", "rearmed", metavar="ID", help="Deliver it again: an id, the beginning of one, or last.")
 @click.option("--rearm-all", is_flag=True, help="Let all of them be delivered again.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="List at most so many.")
 @_JSON
@@ -231,18 +231,17 @@ async def _each(texts: tuple[str, ...], change: Callable[[Runtime, Pipelines, Ta
 
 
 async def _outbox(text: str | None, limit: int, *, rearm_all: bool) -> tuple[int, list[DeadRow]]:
+    from noetl.runtime.commands.choosing import chosen
+
     async with opened(warn, drive=False) as (runtime, pipelines):
         box, scope, count = pipelines.engine.outbox, runtime.scope, 0
         if rearm_all:
             count = await box.rearm(scope)
         elif text is not None:
-            found = [one for one in await box.list_dead(scope, 10_000) if one.outbox_id.startswith(text.lower())]
-            if len(found) != 1 or not text:
-                raise (InputError if found else NotFound)(
-                    f"{'several dead rows begin' if found else 'no dead row of the outbox begins'} with {text!r}",
-                    hint="`noetl tasks outbox` lists them",
-                )
-            count = await box.rearm(scope, found[0].outbox_id)
+            newest_first = list(reversed(await box.list_dead(scope, 10_000)))
+            hint = "`noetl tasks outbox` lists them"
+            found = chosen(newest_first, text, lambda one: one.outbox_id, "dead row of the outbox", hint)
+            count = await box.rearm(scope, found.outbox_id)
         # Done here and now, for there may be no server that would.
         while count and await box.drain_scope(scope):
             pass

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noetl.cli.tables import rendered
+from noetl.cli.tables import first_line, rendered
 
 if TYPE_CHECKING:
     from noetl.dispatch.tasks.by_hand import AttemptStory
@@ -53,7 +53,7 @@ def tasks_table(found: Sequence[TaskRow]) -> str:
             f"{task.attempt} of {task.max_attempts}",
             f"{task.created_at:%Y-%m-%d %H:%M:%S}",
             _took(task.started_at, task.ended_at),
-            (task.error or "").splitlines()[0] if task.error else "",
+            first_line(task.error),
         )
         for task in found
     ]

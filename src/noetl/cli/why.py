@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from noetl.runtime.commands.execution import find_execution, plan_of
+from noetl.runtime.commands.choosing import LAST
+from noetl.runtime.commands.execution import find_execution, newest_frame, plan_of
 
 if TYPE_CHECKING:
     from noetl.dispatch.why import Explanation
@@ -22,8 +23,8 @@ def why(execution: str, what: str | None, as_json: bool) -> None:
     """Explain an execution: what it waits for, why it failed, what errors it passed over.
 
     EXECUTION is an id, a locator (noetl://…/execution/<id>) or `last` for the newest execution. With a STEP, each of its
-    runs is explained: why it began, was skipped or tried again, and where it led. With a FRAME_ID, the frame's owners,
-    losses, rows and failures. Every sentence ends in the events it rests on, which `noetl events` shows.
+    runs is explained: why it began, was skipped or tried again, and where it led. With a FRAME_ID, or `last`
+    for the newest frame, the frame's owners, losses, rows and failures. Every sentence ends in the events it rests on, which `noetl events` shows.
 
     \b
     Examples:
@@ -47,8 +48,11 @@ async def _why(execution: str, what: str | None) -> Explanation:
     async with open_runtime(load_settings()) as runtime:
         scope, execution_id = await find_execution(runtime, execution)
         plan = await plan_of(runtime, scope, execution_id)
-        # A step may be called by a number; a playbook that has such a step means it.
-        is_frame = what is not None and what.isdecimal() and (plan is None or what not in plan.steps)
+        # A step may be called by a number, or last; a playbook that has such a step means it.
+        is_step = plan is not None and what in plan.steps
+        if what == LAST and not is_step:
+            what = str(await newest_frame(runtime, scope, execution_id))
+        is_frame = what is not None and what.isdecimal() and not is_step
         return await explain(
             runtime.ledger,
             runtime.payloads,

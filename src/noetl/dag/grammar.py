@@ -34,7 +34,7 @@ REFERENCE: Final = Text(
     r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[0-9]{1,4})?", "the name of a job or dataset, or a job's output such as orders.1"
 )
 CREDENTIAL: Final = Text(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}", "the name of a credential")
-DURATION: Final = Text(r"[0-9]+(\.[0-9]+)?(ms|s|m|h|d)", "a time such as 500ms, 30s or 5m")
+DURATION: Final = Text(r"[0-9]+(\.[0-9]+)?(ms|s|m|h|d)", "a time with its unit: 500ms, 30s, 5m, 2h, 1d")
 COLUMNS: Final = Either((TEXT, ListOf(TEXT, 1)))
 KEY_COLUMNS: Final = Either((WORD, ListOf(WORD)))
 
@@ -109,7 +109,7 @@ SOURCE: Final = Record(
     "source",
     {
         "kind": Field(Choice(("manual", "cron", "always_on", "webhook")), "What starts the job.", required=True),
-        "schedule": Field(TEXT, "When it starts, for cron: five or six fields, or rate(1 day)."),
+        "schedule": Field(TEXT, 'When it starts, for cron: five or six fields, "@daily" and its like, or rate(1 day).'),
         "timezone": Field(TEXT, "The zone that cron fields mean, such as Europe/Berlin; UTC if left out."),
         "catch_up": Field(
             Choice(("latest_only", "every_plan")),

@@ -34,7 +34,12 @@ from noetl.playbook.shapes import (
 )
 
 _SECONDS: Final = Number(positive=True)
-_IDLE: Final = Either((Text(r"never|0|[0-9]+(\.[0-9]+)?(ms|s|m|h|d)", "never, 0, or text such as 30s or 5m"), Whole()))
+_IDLE: Final = Either(
+    (
+        Text(r"never|0|[0-9]+(\.[0-9]+)?(ms|s|m|h|d)", "never, 0, or a time with its unit: 500ms, 30s, 5m, 2h, 1d"),
+        Whole(),
+    )
+)
 _SPARK: Final = Field(
     MapOf(
         Either((TEXT, FLAG, Whole(-1), Number())),
@@ -116,6 +121,7 @@ JOB: Final = Record(
         "requirements": "config.requirements",
         "columns": "schema.columns",
         "evolve": "schema.evolve",
+        "timeout": "timeout_seconds",
     },
 )
 

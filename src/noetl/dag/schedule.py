@@ -24,15 +24,32 @@ _FIELDS: Final = (
     ("day of the week", 0, 7, _DAYS),
 )
 
+_NAMED: Final = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+
+
+def cron_fields(text: str) -> str:
+    """Return the cron fields that a name such as `@daily` stands for; fields stay what they are."""
+    return _NAMED.get(text.strip().lower(), text)
+
 
 def schedule_problem(text: str) -> str | None:
-    """Say what is wrong with a schedule: five or six cron fields (seconds first if six), or `rate(5 minutes)`."""
+    """Say what is wrong with a schedule: five or six cron fields (seconds first if six), `@daily`, or `rate(5 minutes)`."""
     rate = _RATE.fullmatch(text.strip())
     if rate is not None:
         return None if int(rate[1]) > 0 else "a rate must be at least 1"
+    if text.strip().startswith("@"):
+        return _name_problem(text.strip().lower())
     fields = text.split()
     if len(fields) not in (5, 6):
-        return "a schedule has five or six fields, such as `10 * * * *`, or is rate(1 day)"
+        return "a schedule has five or six fields, such as `10 * * * *`, or is rate(1 day) or @daily"
     for field, (name, least, most, words) in zip(fields, _FIELDS[-len(fields) :], strict=True):
         for part in field.split(","):
             if not _is_part(part, least, most, words):
@@ -42,6 +59,18 @@ def schedule_problem(text: str) -> str | None:
     except (CronSimError, StopIteration):
         return f"{text!r} is never due"
     return None
+
+
+def _name_problem(name: str) -> str | None:
+    if name in _NAMED:
+        return None
+    if name == "@reboot":
+        return (
+            "@reboot names no time: a schedule does not know when a machine starts, and its server may be many machines"
+        )
+    if name.startswith("@every"):
+        return "@every is written as a rate, such as rate(5 minutes)"
+    return f"{name} stands for no time; {', '.join(_NAMED)} do"
 
 
 def zone_problem(zone: str, schedule: str | None = None) -> str | None:

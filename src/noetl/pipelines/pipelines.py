@@ -103,6 +103,10 @@ class Pipelines:
             f"no version of DAG {dag} waits to be ready", hint=f"`noetl dag list {dag}` shows its versions"
         )
 
+    async def newest(self, dag: str) -> DagVersion:
+        """Return the version that was deployed last."""
+        return (await self._versions(dag))[0]
+
     async def _newest_ready(self, dag: str) -> str:
         for version in await self._versions(dag):
             if version.status in ("ready", "active"):

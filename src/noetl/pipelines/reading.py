@@ -149,7 +149,9 @@ class DatasetReader:
 
 
 def chosen_build(dataset: Dataset, builds: Sequence[Build], text: str) -> Build:
-    """Return the generation whose id begins so; `current` and `candidate` name the newest of that use."""
+    """Return the generation whose id begins so; `current` and `candidate` name the newest of that use, `last` of all."""
+    if text == "last" and builds:
+        return builds[0]
     found = [
         build for build in builds if text and (build.use == text or build.generation.dataset_version.startswith(text))
     ]

@@ -24,6 +24,8 @@ SETTINGS: Final = frozenset(
 )
 """Fields that say how or when a job runs, not what it makes."""
 _SHOWN: Final = 60
+_BEFORE: Final = 20
+"""So many letters are shown before the first one that differs."""
 
 
 def differences(old: Job, new: Job, old_files: Mapping[str, str], new_files: Mapping[str, str]) -> list[str]:
@@ -97,12 +99,36 @@ def _first_other_line(old: str, new: str) -> str:
     while number < min(len(before), len(after)) and before[number] == after[number]:
         number += 1
     if number == len(before):
-        return f"line {number + 1} is new: {_short(after[number])}" if number < len(after) else "its ending"
+        return f"line {number + 1} is new: {_short(after[number].strip())}" if number < len(after) else "its ending"
     if number == len(after):
-        return f"line {number + 1} is gone: {_short(before[number])}"
-    return f"line {number + 1}: {_short(before[number])} → {_short(after[number])}"
+        return f"line {number + 1} is gone: {_short(before[number].strip())}"
+    others = max(len(before), len(after)) - _same_at_the_end(before, after) - number - 1
+    more = f", and {others} more {'line' if others == 1 else 'lines'}" if others > 0 else ""
+    return f"line {number + 1}: {_change(before[number], after[number])}{more}"
 
 
-def _short(line: str) -> str:
-    plain = line.strip()
-    return repr(plain if len(plain) <= _SHOWN else plain[: _SHOWN - 1] + "…")
+def _same_at_the_end(before: list[str], after: list[str]) -> int:
+    """Count the lines at the end of two texts that are the same."""
+    same = 0
+    while same < min(len(before), len(after)) and before[-1 - same] == after[-1 - same]:
+        same += 1
+    return same
+
+
+def _change(before: str, after: str) -> str:
+    """Show two lines from shortly before the place where they begin to differ."""
+    if before.strip() != after.strip():
+        before, after = before.strip(), after.strip()
+    place = 0
+    while place < min(len(before), len(after)) and before[place] == after[place]:
+        place += 1
+    if max(len(before), len(after)) <= _SHOWN:
+        place = 0
+    return f"{_short(before, place)} → {_short(after, place)}"
+
+
+def _short(line: str, place: int = 0) -> str:
+    """Quote what a line says around a place; what is left out is marked."""
+    start = max(0, place - _BEFORE)
+    end = start + _SHOWN
+    return repr(f"{'…' if start else ''}{line[start:end]}{'…' if len(line) > end else ''}")

@@ -25,6 +25,8 @@ from noetl.playbook.templates import is_template
 from noetl.playbook.tree import Node
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+TIMES = "seconds as a number, or with a unit: 500ms, 30s, 5m, 2h, 1d"
+"""How a time is written."""
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -46,7 +48,7 @@ def fits(node: Node, shape: Shape) -> bool:
         case Template():
             return is_template(value)
         case Duration():
-            return _is_number(value) or (isinstance(value, str) and DURATION.fullmatch(value) is not None)
+            return _is_number(value) or (isinstance(value, str) and _is_time(value))
         case Whole():
             return isinstance(value, int) and not isinstance(value, bool)
         case Number():
@@ -61,6 +63,11 @@ def fits(node: Node, shape: Shape) -> bool:
             return any(fits(node, one) for one in shape.shapes)
         case Anything():
             return True
+
+
+def _is_time(text: str) -> bool:
+    found = DURATION.fullmatch(text)
+    return found is not None and float(found[1]) > 0
 
 
 def _is_number(value: object) -> bool:
@@ -83,7 +90,7 @@ def described(shape: Shape) -> str:
         case Flag():
             return "true or false"
         case Duration():
-            return "seconds, or text such as 30s or 5m"
+            return f"a time above 0 ({TIMES})"
         case Template():
             return "a template"
         case ListOf():
@@ -94,6 +101,22 @@ def described(shape: Shape) -> str:
             return " or ".join(described(one) for one in shape.shapes)
         case Anything():
             return "anything"
+
+
+def refusal_of(node: Node, shape: Shape) -> str:
+    """Say what a value of another kind must be; text that is not the right text is not told that it is text."""
+    wanted = f"must be {described(shape)}"
+    return wanted if isinstance(node.value, str) and _takes_text(shape) else f"{wanted}, not {kind_of(node)}"
+
+
+def _takes_text(shape: Shape) -> bool:
+    match shape:
+        case Text() | Choice() | Duration() | Condition():
+            return True
+        case Either():
+            return any(_takes_text(one) for one in shape.shapes)
+        case _:
+            return False
 
 
 def kind_of(node: Node) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from noetl.playbook.fitting import described, fits, kind_of, seconds_of
+from noetl.playbook.fitting import described, fits, kind_of, refusal_of, seconds_of
 from noetl.playbook.model import Place
-from noetl.playbook.problems import Problems, nearest, suggest
+from noetl.playbook.problems import Problems, nearest, slip, suggest
 from noetl.playbook.shapes import (
     Anything,
     Choice,
@@ -85,7 +85,8 @@ class Matcher:
                 self._problems.error("missing_field", f"{name} needs {names[0]}", node.place, hint)
 
     def _unknown(self, record: Record, key: str, place: Place, below: str) -> None:
-        close = nearest(key, record.fields)
+        # Where keys of the user's own are kept, only a word that is hardly anything else is taken for a misspelt one.
+        close = slip(key, record.fields) if record.extra == "kept" else nearest(key, record.fields)
         if key in record.removed:
             self._problems.error(
                 "removed_field", f"{below}{key} is not part of the language any more", place, record.removed[key]
@@ -97,9 +98,8 @@ class Matcher:
             known = suggest(key, record.fields)
             self._problems.error("unknown_field", f"{below}{key} is not a field of the {record.title}", place, known)
         elif close is not None:
-            self._problems.warning(
-                "likely_misspelt", f"{below}{key} has no meaning here", place, f"did you mean {close}?"
-            )
+            said = "is kept as it is, and means nothing" if record.extra == "kept" else "has no meaning here"
+            self._problems.warning("likely_misspelt", f"{below}{key} {said}", place, f"did you mean {close}?")
         elif record.extra == "ignored":
             self._problems.warning("no_effect", f"{below}{key} has no effect", place, "remove it")
 
@@ -128,20 +128,21 @@ class Matcher:
     def _either(self, node: Node, either: Either, name: str) -> None:
         if Template() in either.shapes and is_template(node.value):
             return
+        words: list[str] = []
         for shape in either.shapes:
-            if fits(node, shape):
+            if isinstance(shape, Choice) and node.value not in shape.words:
+                words += shape.words  # another word may still be text of another shape
+            elif fits(node, shape):
                 self.match(node, shape, name)
                 return
-        self._wrong(
-            name, f"must be {' or '.join(described(one) for one in either.shapes)}, not {kind_of(node)}", node.place
-        )
+        self._wrong(name, refusal_of(node, either), node.place, _close(node.text or "", words))
 
     def _value(self, node: Node, shape: Shape, name: str) -> None:
         if isinstance(shape, Anything):
             return
         if not fits(node, shape):
             hint = "give it a value, or leave the key out" if node.value is None else None
-            self._wrong(name, f"must be {described(shape)}, not {kind_of(node)}", node.place, hint)
+            self._wrong(name, refusal_of(node, shape), node.place, hint)
             return
         match shape, node.value:
             case Text(pattern=str(pattern)), str(text) if not re.fullmatch(pattern, text):

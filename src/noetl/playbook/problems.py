@@ -85,6 +85,23 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
+def slip(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word from which this one differs by a single letter that is missing, wrong, too many or swapped.
+
+    The first letter is hardly ever the wrong one: `patch` is no misspelt `batch`.
+    """
+    return next((one for one in sorted(known) if one[:1] == word[:1] and _one_slip(word, one)), None)
+
+
+def _one_slip(word: str, known: str) -> bool:
+    start = 0
+    while start < min(len(word), len(known)) and word[start] == known[start]:
+        start += 1
+    rest, right = word[start:], known[start:]
+    swapped = rest[:2] == right[1::-1] and rest[2:] == right[2:]
+    return word != known and (swapped or rest[1:] == right[1:] or rest[1:] == right or rest == right[1:])
+
+
 def suggest(word: str, known: Iterable[str]) -> str | None:
     """Propose the known word that is meant, or list them all."""
     known = sorted(known)

@@ -10,12 +10,12 @@ from typing import Any, Final, NoReturn
 
 from ruamel.yaml import YAML
 from ruamel.yaml import events as ev
-from ruamel.yaml.error import MarkedYAMLError
 
 from noetl.playbook.model import NOWHERE, Place
 from noetl.playbook.problems import Problems
 from noetl.playbook.scalars import CannotCarryError, resolve
 from noetl.playbook.tree import Node
+from noetl.playbook.yaml_words import TEMPLATE, told
 
 MAX_CHARACTERS: Final = 1_000_000
 MAX_DEPTH: Final = 64
@@ -23,7 +23,6 @@ MAX_NODES: Final = 100_000
 """Values in a document, with every anchor counted as often as it is used."""
 
 _QUOTE_IT: Final = "put it in quotes"
-_QUOTE_TEMPLATE: Final = "a value with {{ … }} must stand in quotes"
 
 
 class _StopReading(Exception):
@@ -44,16 +43,11 @@ def read(text: str, problems: Problems, what: str = "playbook") -> Node | None:
         return _Composer(YAML(typ="safe", pure=True).parse(text), problems, what).document()
     except _StopReading:
         return None
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = NOWHERE if mark is None else Place(mark.line + 1, mark.column + 1)
-        hint = _QUOTE_TEMPLATE if "{" in str(error.problem) else None
-        problems.error("yaml_invalid", f"this is not valid YAML: {error.problem or error.context}", place, hint)
-    except Exception:
+    except Exception as error:
         # The reader trips over some malformed escapes, directives and control characters with errors of any type.
-        problems.error(
-            "yaml_invalid", "this is not valid YAML: a character, escape or directive cannot be read", NOWHERE
-        )
+        wrong = told(error, text)
+        place = Place(wrong.line, wrong.column)
+        problems.error("yaml_invalid", f"this is not valid YAML: {wrong.message}", place, wrong.hint)
     return None
 
 
@@ -137,8 +131,10 @@ class _Composer:
             # Keys are text in JSON, so `200:` is the key "200".
             return self._text(str(event.value), at)
         self._node(event, depth)
-        hint = _QUOTE_TEMPLATE if isinstance(event, ev.MappingStartEvent) else _QUOTE_IT
-        self._problems.error("yaml_key", "a key must be a single word or text", at, hint)
+        if isinstance(event, ev.MappingStartEvent):
+            self._problems.error("yaml_key", "outside of quotes {{ begins a mapping within a mapping", at, TEMPLATE)
+        else:
+            self._problems.error("yaml_key", "a key must be a single word or text", at, _QUOTE_IT)
         return None
 
     def _merged(self, node: Node, at: Place) -> list[Node]:

@@ -33,6 +33,8 @@ class AsOf(msgspec.Struct, frozen=True, kw_only=True):
     event_id: int | None = None
     time: datetime | None = None
     mark: Mark | None = None
+    number: int | None = None
+    """So many events of an execution, counted from its first."""
 
     def __post_init__(self) -> None:
         """Refuse what names no point, or two."""
@@ -41,6 +43,8 @@ class AsOf(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError(f"{' and '.join(given)} name different points; give one")
         if self.position is not None and self.position < 1:
             raise InputError(f"there is no position {self.position}; positions start at 1")
+        if self.number is not None and self.number < 1:
+            raise InputError(f"there is no event number {self.number}; events are counted from 1")
         if self.time is not None and not is_utc(self.time):
             raise InputError(f"the time {self.time.isoformat()} is not in UTC")
 
@@ -96,6 +100,8 @@ async def resolve_execution(
                 shard=shard,
                 head=head,
             )
+    if as_of.number is not None:
+        return await _by_number(history, scope, execution_id, as_of.number)
     if database is not None:
         async with database.transaction(scope) as connection:
             span = await connection.fetchrow(_SPAN, execution_id, shard)
@@ -129,15 +135,35 @@ async def _by_events(history: EventPages, scope: Scope, execution_id: int, shard
                 if event.event_id == as_of.event_id or (as_of.time is not None and event.ingest_time <= as_of.time):
                     found = last
     if not last:
-        raise NotFound(
-            f"there is no execution {execution_id} in {scope.tenant_id}/{scope.organization_id}",
-            hint="`noetl events last` shows the newest one",
-        )
+        raise _no_execution(scope, execution_id)
     if as_of.event_id is not None and found is None:
         raise _not_its_event(execution_id, as_of.event_id)
     if as_of.event_id is not None or as_of.time is not None:
         return found or 0
     return min(last, _bound(as_of, shard, last))
+
+
+async def _by_number(history: EventPages, scope: Scope, execution_id: int, number: int) -> int:
+    """Return the position of an execution's so-manieth event; archives have the first ones of long executions."""
+    counted = 0
+    async with reading(history.execution_pages(scope, execution_id)) as pages:
+        async for page in pages:
+            if counted + len(page) >= number:
+                return page[number - counted - 1].position
+            counted += len(page)
+    if not counted:
+        raise _no_execution(scope, execution_id)
+    raise InputError(
+        f"execution {execution_id} has {counted} events, and no event number {number}",
+        hint=f"`noetl replay {execution_id} --as-of {number}` takes the position that `noetl events` shows",
+    )
+
+
+def _no_execution(scope: Scope, execution_id: int) -> NotFound:
+    return NotFound(
+        f"there is no execution {execution_id} in {scope.tenant_id}/{scope.organization_id}",
+        hint="`noetl events last` shows the newest one",
+    )
 
 
 def _bound(as_of: AsOf, shard: int, last: int) -> int:
@@ -161,7 +187,7 @@ async def resolve_organization(
     An event cuts its own shard at its position and the others at its ingest time.
     """
     head = await history.head()
-    if as_of.position is not None:
+    if as_of.position is not None or as_of.number is not None:
         raise InputError(
             "a position says where one shard is; an organization lives in all of them",
             hint="give a mark (m1.…), a time or an event id, or name an execution",

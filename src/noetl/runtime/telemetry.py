@@ -1,7 +1,8 @@
 """Metrics of one process: plain calls go in, Prometheus' text comes out. Nothing is labelled by execution or tenant.
 
-Every series exists from the start with zero, so that a missing one means a missing process. What waits for workers is
-read from the database when it is asked for, at most once a second.
+Every series exists from the start with zero, so that a missing one means a missing process; only routes come with their
+first request, for there are more of them than of all else. What waits for workers is read from the database when it is
+asked for, at most once a second.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from noetl.runtime.write_path_metrics import ReadWaiting, WritePathMetrics
 POOLS = ("readers", "workers")
 BACKLOG_SECONDS = 1.0
 STATES_SECONDS = 15.0
-_HTTP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+_HTTP_BUCKETS = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0)
+"""Few, for each is a series per route and status."""
 
 _BACKLOG = """
 SELECT s.kind, sum(
@@ -153,10 +155,6 @@ class Metrics:
         """Note how many connections of a pool are in use; the most is kept."""
         self._highest[pool] = max(depth, self._highest.get(pool, 0))
         self._depth.labels(pool).set(self._highest[pool])
-
-    def http_route(self, method: str, route: str, status: int) -> None:
-        """Show a route from the start, under the status of a good answer."""
-        self._http.labels(method, route, str(status))
 
     def http_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request under the template of its route."""

@@ -61,7 +61,10 @@ class WorkMetrics:
         }
         self._frames = {
             word: Counter(
-                f"noetl_frames_{word}", f"Frames {word}, by kind of stage.", ["stage_kind"], registry=registry
+                f"noetl_frames_{word}",
+                f"Frames {word}, by kind of stage; a reduce is one.",
+                ["stage_kind"],
+                registry=registry,
             )
             for word in ("dispatched", "committed", "failed")
         }
@@ -93,6 +96,8 @@ class WorkMetrics:
             self._frame(draft, *_FRAME_WORDS[kind])
         elif kind in _GIVEN_UP:
             self._note_end(draft)
+        elif kind in ("stage.opened", "stage.closed"):
+            self._reduce(draft)
         elif kind == "execution.requested":
             self._started.inc()
         elif kind in ENDING and draft.stream_id.startswith("execution/"):  # a query has an end, but is no execution
@@ -115,6 +120,16 @@ class WorkMetrics:
         self._rows["done"].inc(rows - failed)
         self._rows["failed"].inc(failed)
         self._note_end(draft)
+
+    def _reduce(self, draft: Draft) -> None:
+        """Count the one piece of work that a reduce stage has: a command of its own, or none where nothing is to do."""
+        if draft.event_type == "stage.opened":
+            word = "dispatched" if draft.meta["kind"] == "reduce" else None
+        else:
+            # The stages of loops say when they close which loop they are of, and count their frames.
+            word = None if draft.loop_id is not None else "failed" if draft.status == "failed" else "committed"
+        if word is not None:
+            self._frames[word].labels("reduce").inc()
 
     def _note_end(self, draft: Draft) -> None:
         leased = self._leased.pop(draft.frame_id, None)

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
-from noetl.dag.schedule import schedule_problem, zone_problem
+from noetl.dag.schedule import cron_fields, schedule_problem, zone_problem
 from noetl.errors import InputError
 
 COUNT_LIMIT: Final = 10_000
@@ -153,7 +153,7 @@ def timetable(expression: str, timezone: str = "UTC") -> Timetable:
     if rate is not None:
         period = timedelta(seconds=int(rate[1]) * _SECONDS[rate[2]])
         return Rate(period, _MONDAY if rate[2] == "week" else _EPOCH)
-    return Cron(expression, UTC if timezone == "UTC" else ZoneInfo(timezone))
+    return Cron(cron_fields(expression), UTC if timezone == "UTC" else ZoneInfo(timezone))
 
 
 @lru_cache(65_536)

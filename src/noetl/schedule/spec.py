@@ -27,7 +27,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """When a schedule is due and how its slots are run; times are seconds."""
 
     expression: str
-    """Five or six cron fields, or a rate such as rate(5 minutes)."""
+    """Five or six cron fields, a name such as @daily, or a rate such as rate(5 minutes)."""
     timezone: str = "UTC"
     mode: Mode = "latest_only"
     """What becomes of moments that were missed: only the newest is run, or all of them, the oldest first."""

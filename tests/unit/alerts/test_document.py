@@ -77,7 +77,11 @@ def test_layout_and_remarks_are_no_part_of_what_a_file_says() -> None:
     [
         ("{name: a, on: run_late}", "missing_field", "the rule a on run_late needs later_than or finished_by"),
         ("{name: a, on: lag}", "missing_field", "the rule a on lag needs lag_over"),
-        ("{name: a, on: lag, lag_over: 5}", "wrong_value", "rules[a].lag_over must be a time such as 500ms, 30s or 5m"),
+        (
+            "{name: a, on: lag, lag_over: 5}",
+            "wrong_value",
+            "rules[a].lag_over must be a time with its unit: 500ms, 30s, 5m, 2h, 1d",
+        ),
         ("{name: a, on: run_failed, job: x}", "misplaced_field", "job means nothing to run_failed"),
         ("{name: a, on: run_late, later_than: 1h, timezone: UTC}", "misplaced_field", "timezone is for finished_by"),
         ("{name: a, on: run_failed, chanels: [hook]}", "unknown_field", "rules[a].chanels is not a field of the rule"),

@@ -26,12 +26,21 @@ from noetl.errors import InputError
         ('["a", 1]', ["a", 1]),
         ('{"a": 1}', {"a": 1}),
         ("{not json", "{not json"),
-        ("[1, NaN]", "[1, NaN]"),
+        ("[1, NaN]", [1, "NaN"]),
+        ("'12'", "12"),
+        ("'it''s'", "it's"),
+        ("[a, 'b c', 3]", ["a", "b c", 3]),
+        ("{page: '12', size: 3}", {"page": "12", "size": 3}),
+        ("'tis", "'tis"),
+        ("{{ x }}", "{{ x }}"),
+        ("a # b", "a # b"),
+        ("*.csv", "*.csv"),
+        ("@daily", "@daily"),
         ("99999999999999999999", "99999999999999999999"),
         ("x=y", "x=y"),
     ],
 )
-def test_a_value_is_json_or_a_scalar_where_it_reads_as_one_and_text_otherwise(text: str, value: Any) -> None:
+def test_a_value_is_read_as_yaml_and_is_text_otherwise(text: str, value: Any) -> None:
     assert value_of(text) == value
 
 

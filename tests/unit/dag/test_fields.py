@@ -349,6 +349,13 @@ def test_a_quality_check_looks_at_whole_partitions() -> None:
     ]
 
 
+@pytest.mark.parametrize("key", ["path", "paths", "patch", "match", "inscript", "retry", "function_name"])
+def test_a_key_of_the_functions_own_is_no_misspelling(key: str) -> None:
+    parsed = parse(dag({"name": "it", "function": "a:b", "config": {key: "/data/in.csv"}}))
+    assert not parsed.warnings
+    assert parsed.dag.job("it").config == {key: "/data/in.csv", "function": "a:b"}
+
+
 def test_a_misspelt_key_of_the_config_is_told_but_kept() -> None:
     text = dag({"name": "it", "function": "a:b", "config": {"bach": True, "rate": 5}})
     parsed = parse(text)

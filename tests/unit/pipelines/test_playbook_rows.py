@@ -48,3 +48,23 @@ def test_a_value_that_is_not_of_its_declared_type_fails_for_good() -> None:
 def test_no_rows_are_a_table_of_the_declared_columns() -> None:
     assert table_of([], (Field("n", "bigint"),)).schema == pa.schema([("n", pa.int64())])
     assert table_of([], ()).num_rows == 0
+
+
+def test_types_that_a_result_tells_beside_its_rows_are_kept() -> None:
+    types: dict[str, str] = {}
+    results = [{"data": {"rows": [{"a": "1.50", "b": "x"}], "types": {"a": "decimal"}}}, {"data": {"rows": []}}]
+    rows = list(records(results, ["data", "rows"], types))
+    table = table_of(rows, (), types)
+    assert (types, str(table.schema.field("a").type), table.schema.field("b").type) == (
+        {"a": "decimal"},
+        "decimal128(38, 2)",
+        pa.string(),
+    )
+    assert table_of([{"a": "NaN"}], (), types).column("a").to_pylist() == ["NaN"], "what has no such type is text"
+
+
+def test_a_declared_decimal_is_read_from_text() -> None:
+    table = table_of([{"n": "12.50"}, {"n": 3}], (Field("n", "decimal(12,2)"),))
+    assert [str(value) for value in table.column("n").to_pylist()] == ["12.50", "3.00"]
+    with pytest.raises(OperatorFailed, match="more than 2 digits after the point"):
+        table_of([{"n": "12.505"}], (Field("n", "decimal(12,2)"),))

@@ -163,6 +163,30 @@ def test_each_change_is_told_in_words(fields: dict[str, Any], reason: str) -> No
     assert reason in reasons
 
 
+def _sql_reason(old: str, new: str) -> str:
+    plan = deploy_plan(
+        facts_of(*with_clean(config={"sql": new})), activated(facts_of(*with_clean(config={"sql": old})))
+    )
+    (reason,) = told(plan)["clean"][1]
+    return reason
+
+
+def test_long_lines_are_shown_where_they_differ() -> None:
+    columns = ", ".join(f"column_{number}" for number in range(30))
+    reason = _sql_reason(f"SELECT {columns} FROM raw WHERE a > 1", f"SELECT {columns} FROM raw WHERE a > 2")
+    assert reason == "sql changed: line 1: '… FROM raw WHERE a > 1' → '… FROM raw WHERE a > 2'"
+    reason = _sql_reason(f"SELECT a, {columns} FROM raw", f"SELECT b, {columns} FROM raw")
+    assert reason.startswith("sql changed: line 1: 'SELECT a, column_0, ")
+    assert "…' → 'SELECT b" in reason
+
+
+def test_only_what_differs_of_two_texts_is_counted() -> None:
+    assert _sql_reason("SELECT 1,\n  2,\n  3\nFROM raw", "SELECT 1,\n  4,\n  5\nFROM raw") == (
+        "sql changed: line 2: '2,' → '4,', and 1 more line"
+    )
+    assert _sql_reason("SELECT\n 1", "SELECT\n  1") == "sql changed: line 2: ' 1' → '  1'"
+
+
 def test_a_long_text_is_told_briefly() -> None:
     plan = deploy_plan(facts_of(*with_clean(config={"sql": "x" * 5000})), activated(facts_of(*CHAIN)))
     assert len(told(plan)["clean"][1][0]) < 160

@@ -191,3 +191,12 @@ def test_the_digest_is_that_of_what_was_written() -> None:
     assert canonical.steps["a"].router.arcs[0].step == old.steps["a"].router.arcs[0].step
     assert canonical.digest != old.digest
     assert len(old.digest) == 64
+
+
+def test_what_is_no_time_is_refused_with_what_is_one() -> None:
+    file = GOOD.parent / "bad" / "not_a_time.yaml"
+    with pytest.raises(PlaybookInvalid) as refused:
+        parse(file.read_text())
+    said = str(refused.value)
+    assert said.count("must be a time above 0 (seconds as a number, or with a unit: 500ms, 30s, 5m, 2h, 1d)") == 6
+    assert "not text" not in said

@@ -140,25 +140,26 @@ def test_a_key_given_twice_is_a_problem_at_the_second_place() -> None:
 
 def test_broken_yaml_is_told_with_line_and_column() -> None:
     assert told("runtime:\n  tenant_id: a: b") == [
-        "noetl.yaml:2:15: is not valid YAML: mapping values are not allowed here"
+        "noetl.yaml:2:15: is not valid YAML: a value holds a colon followed by a space"
+        ' (put the whole value in quotes, such as note: "see: this")'
     ]
 
 
 def test_a_reference_inside_braces_must_stand_in_quotes() -> None:
     (found,) = problems("runtime: {tenant_id: ${TENANT}}", {"TENANT": "a"})
-    assert found.message == "is not valid YAML: expected ',' or '}', but got '{'"
+    assert found.message == "is not valid YAML: { is opened here and not closed"
     assert found.hint == "a value with ${NAME} inside braces must stand in quotes"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"runtime: \xff", "is not UTF-8 text: byte 9 cannot be decoded"),
-        ("runtime: \x01", "holds a control character that YAML does not allow"),
+        (b"runtime: \xff", ": is not UTF-8 text: byte 9 cannot be decoded"),
+        ("runtime: \x01", ":1:10: is not valid YAML: a control character (U+0001) stands here (remove it)"),
     ],
 )
 def test_a_file_that_is_no_text_is_a_problem(text: str | bytes, message: str) -> None:
-    assert told(text) == [f"noetl.yaml: {message}"]
+    assert told(text) == [f"noetl.yaml{message}"]
 
 
 def test_a_file_that_cannot_be_read_does_not_hide_problems_of_the_environment() -> None:

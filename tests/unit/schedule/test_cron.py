@@ -36,6 +36,13 @@ def coming(expression: str, zone: str, after: str, count: int) -> list[str]:
         ("0 0 29 2 *", "Asia/Tokyo", "2026-01-01", ["02-28 15:00"]),
         ("30 2 1,15 * *", "UTC", "2026-01-01", ["01-01 02:30", "01-15 02:30", "02-01 02:30"]),
         ("0 0 * * 7", "UTC", "2026-01-01", ["01-04 00:00", "01-11 00:00"]),
+        ("@hourly", "UTC", "2026-01-01", ["01-01 01:00", "01-01 02:00"]),
+        ("@daily", "Europe/Berlin", "2026-01-01", ["01-01 23:00", "01-02 23:00"]),
+        ("@midnight", "UTC", "2026-01-01", ["01-02 00:00"]),
+        ("@weekly", "UTC", "2026-01-01", ["01-04 00:00", "01-11 00:00"]),
+        ("@monthly", "UTC", "2026-01-02", ["02-01 00:00"]),
+        ("@yearly", "UTC", "2026-01-02", ["01-01 00:00"]),
+        ("@annually", "UTC", "2026-01-02", ["01-01 00:00"]),
     ],
 )
 def test_a_cron_expression_is_read_in_its_zone(expression: str, zone: str, after: str, expected: list[str]) -> None:

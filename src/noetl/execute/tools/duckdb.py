@@ -14,6 +14,7 @@ from noetl.execute.tools.duckdb_databases import database_named, databases_of
 from noetl.execute.tools.duckdb_readable import like_all_moments, readable, unreadable
 from noetl.execute.tools.duckdb_secrets import Secret, drop, install, secrets_of
 from noetl.execute.tools.duckdb_tables import shown, tables_of
+from noetl.execute.tools.duckdb_types import types_of
 from noetl.execute.tools.duckdb_values import BadTask, plain_value, problem_of
 from noetl.execute.tools.port import Call
 
@@ -122,7 +123,8 @@ def _chosen(statement: duckdb.Statement, params: Any) -> Any:
 def _result(
     connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, texts: Collection[str]
 ) -> dict[str, Any]:
-    columns = [column[0] for column in connection.description or ()]
+    described = connection.description or ()
+    columns = [column[0] for column in described]
     lost = unreadable(connection)
     if lost:
         # Said before anything is committed: a session that ends without a commit has changed nothing.
@@ -136,4 +138,6 @@ def _result(
     for name in texts:
         for row in rows:
             row[name] = like_all_moments(row[name])
-    return {"status": "ok", "rows": rows, "row_count": len(rows), "columns": columns}
+    data = {"status": "ok", "rows": rows, "row_count": len(rows), "columns": columns}
+    types = types_of(described if columns else (), rows, texts)
+    return {**data, "types": types} if types else data

@@ -51,13 +51,15 @@ def _limit(call: Call) -> float:
 
 def answered(result: Result, count: int) -> Outcome:
     """Return the outcome of a task that went well."""
-    data = {
+    data: dict[str, Any] = {
         "status": "ok",
         "rows": result.rows,
         "row_count": result.row_count,
         "columns": result.columns,
         "statement_count": count,
     }
+    if result.types:
+        data["types"] = dict(result.types)
     return Outcome(data=data, helpers={"pg": {"code": SUCCESS, "sqlstate": SUCCESS}})
 
 

@@ -12,6 +12,7 @@ from asyncpg.types import Type
 from noetl.execute.tools.postgres_pool import Pool
 from noetl.execute.tools.postgres_problems import BadCommand
 from noetl.execute.tools.postgres_target import Connection
+from noetl.execute.tools.postgres_types import types_of
 from noetl.execute.tools.postgres_values import text_of
 from noetl.execute.tools.sql_split import replace_placeholders
 
@@ -23,6 +24,8 @@ class Bound:
     text: str
     names: tuple[str, ...]
     arrays: tuple[bool, ...]
+    types: dict[str, str]
+    """Those of its columns, as far as JSON cannot tell them."""
 
     def values(self, params: Mapping[str, Any]) -> list[str | None]:
         """Return the parameters' texts in the order of their places."""
@@ -54,14 +57,16 @@ async def bind(connection: Connection, pool: Pool, text: str, params: Mapping[st
         names: list[str] = []
         numbered = _numbered(text, names, listed=listed)
         types: Sequence[Type] = ()
+        columns: dict[str, str] = {}
         if names:
             missing = [name for name in names if name not in params]
             if missing:
                 raise _without(missing)
-            types = (await connection.prepare(numbered, name="")).get_parameters()
+            prepared = await connection.prepare(numbered, name="")
+            types, columns = prepared.get_parameters(), types_of(prepared.get_attributes())
         casts = [_cast(kind) for kind in types]
         sent = replace_placeholders(numbered, lambda match: _replaced_number(match, casts))
-        found = Bound(sent, tuple(names), tuple(kind.kind == "array" for kind in types))
+        found = Bound(sent, tuple(names), tuple(kind.kind == "array" for kind in types), columns)
         if len(pool.bound) >= 1000:
             pool.bound.clear()
         pool.bound[key] = found

@@ -30,7 +30,8 @@ class Pool:
         """Those nobody has, and since when; the last one back is lent first, so that the others grow old."""
         self._lent: set[asyncpg.Connection] = set()
         self._sweeping: asyncio.Task[None] | None = None
-        self._met: dict[str, None] = {}
+        self.met: dict[str, dict[str, str]] = {}
+        """Statements that came before, with the types of those of their columns that JSON cannot tell."""
         self.bound: dict[str, Any] = {}
         """Statements with parameters, as they are sent."""
 
@@ -76,14 +77,17 @@ class Pool:
             while self._free and self._free[0][1] <= before:
                 await _close(self._free.pop(0)[0])
 
-    def met_before(self, text: str) -> bool:
-        """Say whether this text came before, so that it is worth preparing; most texts with a row's values come once."""
-        if text in self._met:
-            return True
-        if len(self._met) >= 1000:
-            self._met.clear()
-        self._met[text] = None
-        return False
+    def forget(self) -> None:
+        """Forget what was learned of statements."""
+        self.met.clear()
+        self.bound.clear()
+
+    def meet(self, text: str, types: dict[str, str]) -> dict[str, str]:
+        """Note a text that came, so that it is worth preparing; most texts with a row's values come once."""
+        if len(self.met) >= 1000:
+            self.met.clear()
+        self.met[text] = types
+        return types
 
     async def aclose(self) -> None:
         """Close all connections; one that does not come back in time is cut off."""

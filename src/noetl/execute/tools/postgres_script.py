@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -12,6 +13,7 @@ from noetl.execute.tools.postgres_pool import Pool
 from noetl.execute.tools.postgres_problems import BadCommand
 from noetl.execute.tools.postgres_statements import gives_rows, stands_alone
 from noetl.execute.tools.postgres_target import Connection
+from noetl.execute.tools.postgres_types import needed, types_of
 from noetl.execute.tools.postgres_values import rows_of
 from noetl.execute.tools.sql_split import Statement
 
@@ -25,6 +27,8 @@ class Result(NamedTuple):
     rows: list[dict[str, Any]]
     columns: list[str]
     row_count: int | None
+    types: Mapping[str, str] = MappingProxyType({})
+    """The types of columns whose values JSON cannot tell, as datasets name them."""
 
 
 async def run_script(connection: Connection, pool: Pool, found: Sequence[Statement], params: Any) -> Result:
@@ -33,6 +37,7 @@ async def run_script(connection: Connection, pool: Pool, found: Sequence[Stateme
         return await _run(connection, pool, found, params)
     except asyncpg.InvalidCachedStatementError:
         # A table changed under a prepared statement; the driver has forgotten it now and nothing was done.
+        pool.forget()
         if connection.is_in_transaction():
             await connection.execute("ROLLBACK")
         return await _run(connection, pool, found, params)
@@ -79,19 +84,24 @@ async def _one_by_one(connection: Connection, pool: Pool, found: Sequence[Statem
 async def run_one(connection: Connection, pool: Pool, statement: Statement, params: Any) -> Result:
     """Run one statement."""
     text, values = statement.text, list[str | None]()
+    types = pool.met.get(text)
     if params is not None:
         given = named(params)
         bound = await bind(connection, pool, text, given, listed=not isinstance(params, dict))
         text, values = bound.text, bound.values(given)
+        types = bound.types if values else pool.met.get(text)
     if not gives_rows(statement):
         return commanded(await connection.execute(text, *values))
-    records = await connection.fetch(text, *values) if values or pool.met_before(text) else None
-    if records:
-        return _fetched(records, list(records[0].keys()))
+    records = None if types is None else await connection.fetch(text, *values)
+    if types is not None and records:
+        return _fetched(records, list(records[0].keys()), types)
     prepared = await connection.prepare(text, name="")
-    columns = [attribute.name for attribute in prepared.get_attributes()]
-    return _fetched(await prepared.fetch() if records is None else [], columns)
+    attributes = prepared.get_attributes()
+    columns = [attribute.name for attribute in attributes]
+    types = pool.meet(text, types_of(attributes))
+    return _fetched(await prepared.fetch() if records is None else [], columns, types)
 
 
-def _fetched(records: list[asyncpg.Record], columns: list[str]) -> Result:
-    return Result(rows_of(records), columns, len(records))
+def _fetched(records: list[asyncpg.Record], columns: list[str], types: dict[str, str]) -> Result:
+    rows = rows_of(records)
+    return Result(rows, columns, len(records), needed(types, rows))

@@ -7,7 +7,7 @@ Config: `playbook` (file), `step` (whose results are the rows; default: the step
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -24,6 +24,7 @@ from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
 from noetl.pipelines.arrow_types import schema_of
 from noetl.pipelines.in_process import OperatorFailed, Produced
+from noetl.pipelines.read_back import CannotReadError, carried_column, column_of, text_of
 from noetl.plan.state import State
 from noetl.spark.protocol import Work
 
@@ -72,12 +73,13 @@ class PlaybookOperator:
         if state.status != "COMPLETED":
             raise OperatorFailed(f"{said.strip()}: {state.error}", log=said)
         declared = grant.targets[0].declared or grant.targets[0].schema if grant.targets else ()
-        rows = [row async for row in self._rows(state, config)]
-        table = await asyncio.to_thread(table_of, rows, declared)
+        types: dict[str, str] = {}
+        rows = [row async for row in self._rows(state, config, types)]
+        table = await asyncio.to_thread(table_of, rows, declared, types)
         metrics = {"execution_id": str(state.execution_id), "rows": table.num_rows, "swallowed": state.swallowed}
         return Produced(tables={0: table}, metrics=metrics, log=said)
 
-    async def _rows(self, state: State, config: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def _rows(self, state: State, config: dict[str, Any], types: dict[str, str]) -> AsyncIterator[dict[str, Any]]:
         step = config.get("step") or state.result_step
         if step is None or (step not in state.results and "step" in config):
             raise OperatorFailed(f"the playbook has no result of a step {step!r}", retryable=False)
@@ -87,20 +89,27 @@ class PlaybookOperator:
         if frames:
             for frame in frames:
                 ref = _reference(frame["payload_ref"])
-                for row in records(rows_of(await self._payloads.view(self._scope, ref)), path):
+                for row in records(rows_of(await self._payloads.view(self._scope, ref)), path, types):
                     yield row
             return
         data = await self._engine.executions.data(self._scope, state.results[step])
-        for row in records([data], path):
+        for row in records([data], path, types):
             yield row
 
 
-def records(results: Iterable[Any], path: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Give the records found under a path in each result; a list there gives one record per item."""
+def records(
+    results: Iterable[Any], path: Sequence[str], types: dict[str, str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Give the records found under a path in each result; a list there gives one record per item.
+
+    What a result tells of its columns' types, beside its rows, is noted in `types`.
+    """
     for result in results:
-        found = result
+        found, around = result, None
         for part in path:
-            found = found.get(part) if isinstance(found, dict) else None
+            found, around = (found.get(part), found) if isinstance(found, dict) else (None, None)
+        if types is not None and around is not None and isinstance(around.get("types"), dict):
+            types.update({str(name): str(told) for name, told in around["types"].items()})
         for record in found if isinstance(found, list) else [found]:
             if record is None:
                 continue
@@ -109,33 +118,39 @@ def records(results: Iterable[Any], path: Sequence[str]) -> Iterator[dict[str, A
             yield record
 
 
-def table_of(rows: Sequence[dict[str, Any]], declared: Sequence[Field]) -> pa.Table:
-    """Return the records as a table of the declared columns, or of those that occur, in the order they are met."""
+def table_of(
+    rows: Sequence[dict[str, Any]], declared: Sequence[Field], types: Mapping[str, str] | None = None
+) -> pa.Table:
+    """Return the records as a table of the declared columns, or of those that occur, in the order they are met.
+
+    Without a declaration columns have the type that their result tells, else the one that their values have in common.
+    """
     if declared:
         schema = schema_of(declared)
-        columns = [_column([row.get(name) for row in rows], name, schema.field(name).type) for name in schema.names]
+        columns = [_declared([row.get(name) for row in rows], name, schema.field(name).type) for name in schema.names]
         return pa.table(columns, schema=schema)
+    told = types or {}
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return pa.table({name: _column([row.get(name) for row in rows], name, None) for name in names})
+    return pa.table({name: _found([row.get(name) for row in rows], told.get(name)) for name in names})
 
 
-def _column(values: list[Any], name: str, kind: pa.DataType | None) -> pa.Array:
+def _declared(values: list[Any], name: str, kind: pa.DataType) -> pa.Array:
     try:
-        if kind is not None and pa.types.is_string(kind):
-            values = [value if value is None or isinstance(value, str) else _text(value) for value in values]
-        elif kind is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
-            return pa.array(values, pa.string()).cast(kind)
-        column = pa.array(values, kind)
+        return column_of(values, kind)
+    except CannotReadError as problem:
+        raise OperatorFailed(f"column {name!r} cannot be read as {kind}: {problem}", retryable=False) from problem
+
+
+def _found(values: list[Any], told: str | None) -> pa.Array:
+    column = None if told is None else carried_column(values, told)
+    if column is not None:
+        return column
+    try:
+        column = pa.array(values)
         return column.cast(pa.string()) if pa.types.is_null(column.type) else column
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
-        if kind is not None:
-            raise OperatorFailed(f"column {name!r} cannot be read as {kind}: {problem}", retryable=False) from problem
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         # Values of several shapes have no column type in common but text.
-        return pa.array([None if value is None else _text(value) for value in values], pa.string())
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+        return pa.array([None if value is None else text_of(value) for value in values], pa.string())
 
 
 def _reference(written: str) -> PayloadRef:

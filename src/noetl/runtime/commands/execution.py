@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from noetl.errors import InputError, NoetlError, NotFound
+from noetl.runtime.commands.choosing import LAST
 
 if TYPE_CHECKING:
     from noetl.dispatch.engine import Engine
@@ -50,7 +51,7 @@ async def find_execution(runtime: Runtime, text: str, *, with_commands: bool = F
     from noetl.model.locator import SCHEME, parse_locator
     from noetl.model.stream import Scope
 
-    if text == "last":
+    if text == LAST:
         async with runtime.database.transaction(runtime.scope) as connection:
             found = await connection.fetchval(_LAST, ROOT_ID_LIMIT, with_commands)
         if found is None:
@@ -77,6 +78,16 @@ async def must_exist(runtime: Runtime, scope: Scope, execution_id: int) -> None:
         f"there is no execution {execution_id} in {scope.tenant_id}/{scope.organization_id}",
         hint="`noetl events last` shows the newest one",
     )
+
+
+async def newest_frame(runtime: Runtime, scope: Scope, execution_id: int) -> int:
+    """Return the frame of an execution that was made last."""
+    newest = 0
+    async for page in runtime.history.execution_pages(scope, execution_id):
+        newest = max([newest, *(event.frame_id for event in page if event.frame_id is not None)])
+    if not newest:
+        raise NotFound(f"execution {execution_id} has no frame")
+    return newest
 
 
 async def plan_of(runtime: Runtime, scope: Scope, execution_id: int) -> Plan | None:

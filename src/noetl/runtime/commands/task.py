@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noetl.errors import InputError, NotFound
+from noetl.runtime.commands.choosing import LAST
 
 if TYPE_CHECKING:
     from noetl.dispatch.tasks.rows import TaskRow
@@ -19,7 +20,7 @@ SELECT task_id::text AS task_id FROM noetl.task WHERE starts_with(task_id::text,
 async def find_task(runtime: Runtime, pipelines: Pipelines, text: str) -> TaskRow:
     """Return a task by its id, by the beginning of it if only one begins so, or the newest for `last`."""
     by_hand = pipelines.engine.by_hand
-    if text == "last":
+    if text == LAST:
         newest = await by_hand.listed(runtime.scope, limit=1)
         if not newest:
             raise NotFound("there is no task yet", hint="`noetl dag run FILE` makes some")

@@ -12,9 +12,10 @@ from typing import Any
 
 from pydantic import BaseModel
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from noetl.playbook.yaml_words import told
 from noetl.runtime.config.problems import Origin, Path, Problem, problem, suggest
 from noetl.runtime.config.schema import Leaf, Named, children
 from noetl.runtime.settings import Settings
@@ -23,7 +24,6 @@ Given = dict[Path, tuple[Any, Origin]]
 """Values by path with their origin; a section under a chosen name stands as an empty mapping."""
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?:(?P<name>[A-Za-z_]\w*)(?P<fallback>:-[^}]*)?\})?")
-_WORD = re.compile(r"[^<].")
 _NULL = "tag:yaml.org,2002:null"
 
 
@@ -35,17 +35,17 @@ def read_file(file: FilePath, environ: Mapping[str, str]) -> tuple[Given, list[P
     """Read the settings in a file, with `${NAME}` taken from the environment."""
     whole = Origin(str(file))
     try:
-        root = _compose(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
     except OSError as error:
         return {}, [problem((), f"cannot be read: {error.strerror}", whole, "name a file that exists")]
     except UnicodeDecodeError as error:
         return {}, [problem((), f"is not UTF-8 text: byte {error.start} cannot be decoded", whole)]
-    except MarkedYAMLError as error:
-        mark = error.problem_mark
-        message, hint = _syntax(error)
-        return {}, [problem((), message, Origin(str(file), mark.line + 1, mark.column + 1), hint)]
-    except YAMLError:
-        return {}, [problem((), "holds a control character that YAML does not allow", whole)]
+    try:
+        root = _compose(text)
+    except YAMLError as error:
+        wrong = told(error, text)
+        place = Origin(str(file), wrong.line, wrong.column)
+        return {}, [problem((), f"is not valid YAML: {wrong.message}", place, wrong.hint)]
     reader = _Reader(str(file), environ)
     if root is not None:
         reader.section(root, Settings, ())
@@ -124,17 +124,6 @@ def _compose(text: str) -> Node | None:
     yaml.composer.warn_double_anchors = False
     root: Node | None = yaml.compose(text)
     return root
-
-
-def _syntax(error: MarkedYAMLError) -> tuple[str, str | None]:
-    told = str(error.problem)
-    if told.startswith("found undefined alias"):
-        return "is not valid YAML: found an undefined alias", "a value that starts with * must stand in quotes"
-    hint = "a value with ${NAME} inside braces must stand in quotes" if told.endswith("'{'") else None
-    # Longer words in the library's message may be parts of a password; marks of punctuation are not.
-    return "is not valid YAML: " + re.sub(
-        r"\s*'([^']*)'", lambda word: "" if _WORD.match(word[1]) else word[0], told
-    ), hint
 
 
 def _expand(text: str, environ: Mapping[str, str], used: Callable[[str], None]) -> str:

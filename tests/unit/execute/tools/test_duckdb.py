@@ -57,6 +57,19 @@ async def test_the_last_statement_counts(caller: Caller) -> None:
     }
 
 
+async def test_a_result_tells_the_types_that_json_cannot(caller: Caller) -> None:
+    query = (
+        "SELECT 1.5::DECIMAL(12,2) AS price, TIMESTAMPTZ '2026-01-02 03:04:05+02' AS at, DATE '2026-01-02' AS day, "
+        "'x'::BLOB AS raw, [1.5::DECIMAL(4,1)] AS parts, 2::DOUBLE AS whole, TIMESTAMP '2026-01-02' AS local, 1 AS n, "
+        "INTERVAL 1 DAY AS span, 'x' AS text"
+    )
+    types = {
+        "price": "decimal(12,2)", "at": "timestamp", "day": "date", "raw": "binary", "parts": "array<decimal(4,1)>",
+        "whole": "double", "local": "timestamp_ntz",
+    }  # fmt: skip
+    assert (await good(caller, query))["types"] == types
+
+
 async def test_changes_are_counted_and_may_return_rows(caller: Caller) -> None:
     made = "CREATE TABLE t(id int, seen timestamptz)"
     insert = "INSERT INTO t VALUES (1, '2024-01-01 00:00:00+00'), (2, NULL)"

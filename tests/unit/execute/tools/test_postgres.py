@@ -61,6 +61,23 @@ async def test_the_last_statement_counts(caller: Caller) -> None:
     assert outcome.helpers == {"pg": {"code": "00000", "sqlstate": "00000"}}
 
 
+async def test_a_result_tells_the_types_that_json_cannot(caller: Caller) -> None:
+    query = (
+        "SELECT 1.50::numeric AS price, now() AS at, 2::float8 AS whole, ARRAY[1.5] AS parts, 1::int8 AS n, 'x' AS text"
+    )
+    types = {"price": "decimal", "at": "timestamp", "whole": "double", "parts": "array<decimal>"}
+    for _ in range(3):  # prepared only from the second time on
+        assert (await good(caller, query))["types"] == types
+    bound = f"SELECT * FROM ({query}) AS t WHERE n = $1"
+    for _ in range(2):
+        assert (await good(caller, bound, params=[1]))["types"] == types
+    large = await good(caller, "SELECT 9007199254740993 AS n")
+    assert (large["rows"], large["types"]) == ([{"n": "9007199254740993"}], {"n": "bigint"})
+    # At once, so that one meets what another is still asking the server about.
+    many = await asyncio.gather(*(good(caller, f"{query} -- together") for _ in range(4)))
+    assert [one["types"] for one in many] == [types] * 4
+
+
 async def test_a_command_tells_how_many_rows_it_touched(caller: Caller) -> None:
     await good(caller, ["CREATE TABLE t(id int)", "INSERT INTO t SELECT generate_series(1, 5); -- it's done"])
 
