@@ -11,11 +11,12 @@ from typing import Any
 
 from jinja2 import Template as JinjaTemplate
 from jinja2 import nodes
-from jinja2.visitor import NodeTransformer
 
-from noetl.playbook.closures import NotPlain, Render, closure_of
+from noetl.playbook.closures import NotPlain, Render, closure_of, whole_of
 from noetl.playbook.filters import OUTPUT_MAX, PLAIN, bounded, presentable
-from noetl.playbook.sandbox import SANDBOX, Absent, refuse_absent
+from noetl.playbook.hardened import condition_of, hardened
+from noetl.playbook.sandbox import SANDBOX, Absent, ran, refuse_absent
+from noetl.playbook.views import View
 
 
 class FailedAt(Exception):
@@ -38,6 +39,26 @@ def value_of(expression: nodes.Expr) -> Render:
     def render(names: Mapping[str, Any]) -> Any:
         try:
             value = closure(names)
+            return value if type(value) in PLAIN else presentable(value)
+        except Exception as error:
+            raise FailedAt(line, error) from None
+
+    return render
+
+
+def holding_of(expression: nodes.Expr) -> Render:
+    """Return the function that gives the value of a condition: false for a step that has not run, true for one that gave nothing."""
+    try:
+        found = whole_of(expression)
+    except NotPlain:
+        return _value_by_jinja(condition_of(expression), is_hard=True)
+    line = expression.lineno
+
+    def render(names: Mapping[str, Any]) -> Any:
+        try:
+            value = ran(found(names))
+            if isinstance(value, View):
+                return bool(value) and (True if value.value is None else value.value)
             return value if type(value) in PLAIN else presentable(value)
         except Exception as error:
             raise FailedAt(line, error) from None
@@ -74,31 +95,10 @@ def text_of(tree: nodes.Template) -> Render:
     return render
 
 
-class _Hardened(NodeTransformer):
-    """Puts the checks into a tree that Jinja offers no other hook for."""
-
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        return _filtered(node, "bounded")
-
-    def visit_List(self, node: nodes.List) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        node.items = [_filtered(item, "presentable") for item in node.items]
-        return node
-
-    def visit_Pair(self, node: nodes.Pair) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        node.key, node.value = _filtered(node.key, "presentable"), _filtered(node.value, "presentable")
-        return node
-
-
-def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
-    return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno, environment=SANDBOX)
-
-
-def _value_by_jinja(expression: nodes.Expr) -> Render:
+def _value_by_jinja(expression: nodes.Expr, *, is_hard: bool = False) -> Render:
     assignment = nodes.Assign(nodes.Name("noetl_value", "store"), expression, lineno=expression.lineno)
-    template = _by_jinja(nodes.Template([assignment], lineno=1))
+    tree = nodes.Template([assignment], lineno=1)
+    template = SANDBOX.from_string(tree if is_hard else hardened(tree))
 
     def render(names: Mapping[str, Any]) -> Any:
         context = template.new_context(names, shared=True)  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def _value_by_jinja(expression: nodes.Expr) -> Render:
 
 
 def _text_by_jinja(tree: nodes.Template) -> Render:
-    template = _by_jinja(tree)
+    template = SANDBOX.from_string(hardened(tree))
 
     def render(names: Mapping[str, Any]) -> str:
         made, size = [], 0
@@ -132,10 +132,6 @@ def _text_by_jinja(tree: nodes.Template) -> Render:
         return "".join(made)
 
     return render
-
-
-def _by_jinja(tree: nodes.Template) -> JinjaTemplate:
-    return SANDBOX.from_string(_Hardened().visit(tree))
 
 
 def _line_in(template: JinjaTemplate, error: Exception) -> int:

@@ -11,6 +11,7 @@ import msgspec
 from noetl.execute.outcome import Outcome
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
+from noetl.playbook.views import View
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,17 @@ class Resources(Protocol):
         ...
 
 
-class Held(dict[str, Any]):
+class Held(View):
     """A name of the scope of which only a part is at hand; code that asks for it gets the whole, fetched then."""
 
-    def __init__(self, part: Mapping[str, Any], fetch: Callable[[], Awaitable[dict[str, Any]]]) -> None:
-        super().__init__(part)
-        self._fetch = fetch
-        self._whole: dict[str, Any] | None = None
+    __slots__ = ("_fetch", "_whole")
 
-    async def whole(self) -> dict[str, Any]:
+    def __init__(self, part: View, fetch: Callable[[], Awaitable[View]]) -> None:
+        super().__init__(part.value, before=part.before, beside=part.beside)
+        self._fetch = fetch
+        self._whole: View | None = None
+
+    async def whole(self) -> View:
         """Return all of it."""
         if self._whole is None:
             self._whole = await self._fetch()

@@ -13,11 +13,13 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 import orjson
+from jinja2 import Undefined
 
 from noetl.execute.plain import plain
 from noetl.execute.tools.port import Held
 from noetl.execute.tools.python_process import Child, ProcessDied
 from noetl.execute.tools.shell_process import Printed
+from noetl.playbook.views import View
 
 _REMEMBERED_CODES = 4_096
 _LARGE = 1024 * 1024
@@ -167,7 +169,19 @@ class PythonPool:
 
 async def _values(scope: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     found = {name: scope[name] for name in names if name in scope}
-    return {name: plain(await value.whole() if isinstance(value, Held) else value) for name, value in found.items()}
+    return {
+        name: _told(await value.whole() if isinstance(value, Held) else value)
+        for name, value in found.items()
+        if not isinstance(value, Undefined)
+    }
+
+
+def _told(value: Any) -> tuple[Any, Any]:
+    """Return a value in plain JSON values, and what stands beside it by name if it is a result."""
+    if not isinstance(value, View):
+        return plain(value), None
+    more = {name: part for name, part in {**value.beside, **value.before}.items() if name != "data"}
+    return plain(value.value), plain(more)
 
 
 async def _decoded(answer: bytes) -> dict[str, Any]:

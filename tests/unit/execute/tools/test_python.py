@@ -13,6 +13,7 @@ from noetl.execute.outcome import Outcome
 from noetl.execute.tools.port import Call, Held
 from noetl.execute.tools.python import PythonTool
 from noetl.model.stream import Scope
+from noetl.playbook.views import View
 
 CallOf = Callable[..., Call]
 
@@ -112,11 +113,11 @@ async def test_a_context_is_fetched_name_by_name_and_only_when_it_is_looked_at(
     fetched: list[str] = []
 
     def held(name: str) -> Held:
-        async def fetch() -> dict[str, object]:
+        async def fetch() -> View:
             fetched.append(name)
-            return {"whole": name}
+            return View({"whole": name})
 
-        return Held({"part": name}, fetch)
+        return Held(View({"part": name}), fetch)
 
     def scope() -> dict[str, object]:
         return {"one": held("one"), "two": held("two"), "n": 3}
@@ -142,14 +143,14 @@ async def test_what_one_call_looked_up_in_its_context_is_not_fetched_for_the_nex
 ) -> None:
     fetched: list[str] = []
 
-    async def fetch() -> dict[str, object]:
+    async def fetch() -> View:
         fetched.append("large")
-        return {"n": 1}
+        return View({"n": 1})
 
     for asks, took in ((True, ["large"]), (False, []), (True, ["large"])):
         fetched.clear()
         code = "def main(asks, k):\n    return context['large'] if asks else k"
-        call = call_of("python", code=code, input={"asks": asks}, scope={"large": Held({}, fetch), "k": 5})
+        call = call_of("python", code=code, input={"asks": asks}, scope={"large": Held(View({}), fetch), "k": 5})
         assert (await tool.run(call)).data == ({"n": 1} if asks else 5)
         assert fetched == took
 
