@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from noetl.errors import NotFound, PlaybookInvalid
-from noetl.execute.bindings import TABLE_KINDS, compile_input
+from noetl.execute.bindings import compile_input
 from noetl.execute.policy import CompiledPolicy, compile_policy
 from noetl.playbook.model import Playbook, Select, Step, Task
 from noetl.playbook.origins import limit_origins, origins_at
@@ -77,11 +77,10 @@ def compile_step(playbook: Playbook, name: str) -> CompiledStep:
     where = f"playbook {playbook.path}, step {name}"
     found = [_from_workbook(task, playbook) for task in step.tasks]
     tasks = tuple(_compile_task(task, where) for task in found)
-    takes_tables = all(task.kind in TABLE_KINDS for task in found)
     return CompiledStep(
         name=name,
         input=compile_input(
-            step.input, f"{where}, field input", origins_at(step.origins, "input"), takes_tables=takes_tables
+            step.input, f"{where}, field input", origins_at(step.origins, "input"), {task.kind for task in found}
         ),
         timeout=None
         if step.timeout is None
@@ -116,9 +115,7 @@ def _compile_task(task: Task, step_where: str) -> CompiledTask:
         name=task.name,
         kind=task.kind,
         options=_compile_options(task, where),
-        input=compile_input(
-            task.input, f"{where}, field input", origins_at(origins, "input"), takes_tables=task.kind in TABLE_KINDS
-        ),
+        input=compile_input(task.input, f"{where}, field input", origins_at(origins, "input"), {task.kind}),
         auth=compile_value(task.auth, f"{where}, field auth", origins_at(origins, "auth")),
         timeout=None
         if limit is None

@@ -21,7 +21,7 @@ from noetl.execute.tools.port import Call, Tool
 from noetl.model.payload_ref import PayloadRef
 from noetl.playbook.scopes import Names, apply_set
 from noetl.playbook.selection import select
-from noetl.playbook.views import View, output_view
+from noetl.playbook.views import View, alone, output_view
 
 RUNS_MAX = 1_000_000
 _RUNS_BETWEEN_PAUSES = 128
@@ -90,7 +90,7 @@ class _Run:
     __slots__ = (
         "_artifacts", "_children", "_data", "_defer", "_entered", "_input", "_last", "_make_call", "_monotonic",
         "_names", "_names_itself", "_output", "_results", "_runs_left", "_set_failed", "_sleep", "_step", "_swallowed",
-        "_told", "_tools", "_tried",
+        "_told", "_tools", "_tried", "_views",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +112,8 @@ class _Run:
         self._input: Mapping[str, Any] = names.get("input") or {}
         self._results: dict[str, Any] = names["results"]
         self._data: Any = None
+        self._views: dict[str, View] = {}
+        """Those bindings of the step that are results as a whole."""
         self._last: str | None = None
         self._output: dict[str, Any] | None = None
         self._told: dict[str, Any] = {}
@@ -127,7 +129,9 @@ class _Run:
         step, names = self._step, self._names
         if step.input is not None:
             try:
-                self._input = names["input"] = {**self._input, **step.input.render(names)}
+                given = step.input.render(names)
+                self._views = _views_in(given)
+                self._input = names["input"] = {**self._input, **_values_of(given)}
             except TemplateFailed as error:
                 return self._ended(failures.unrendered(error, step, self._results, None))
         index = 0
@@ -233,15 +237,19 @@ class _Run:
 
     def _call(self, task: CompiledTask, entered: int) -> Call:
         names = self._names
-        bound = names["input"] = self._input
+        bound, views = self._input, self._views
+        names["input"] = bound
         if task.input is not None:
-            bound = names["input"] = {**bound, **task.input.render(names)}
+            given = task.input.render(names)
+            views = {**{name: view for name, view in views.items() if name not in given}, **_views_in(given)}
+            bound = names["input"] = {**bound, **_values_of(given)}
         return self._make_call(
             task=task,
             run=entered,
             kind=task.kind,
             options=task.options.render(names),
             input=bound,
+            views=views,
             auth=task.auth.render(names),
             scope=names,
             timeout=None if task.timeout is None else _seconds(task.timeout.render(names), task),
@@ -335,6 +343,14 @@ _DEFERRED = Outcome(data={"deferred": True})
 def _view(outcome: Outcome, told: dict[str, Any]) -> View:
     """Return what a task came to as its name shows it."""
     return View(outcome.data, beside={name: told[name] for name in ("data", "status", "error")})
+
+
+def _views_in(given: dict[str, Any]) -> dict[str, View]:
+    return {name: value for name, value in given.items() if isinstance(value, View)}
+
+
+def _values_of(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: alone(value) for name, value in given.items()}
 
 
 def _error(problem: Problem) -> Outcome:

@@ -8,7 +8,7 @@ import msgspec
 
 from noetl.dispatch.grants import CommandGrant
 from noetl.dispatch.results import loaded
-from noetl.execute.bindings import NAME_ALONE, TABLE_KINDS
+from noetl.execute.bindings import CODE_KINDS, NAME_ALONE, TABLE_KINDS
 from noetl.execute.compiled import program_of
 from noetl.execute.services import Services
 from noetl.execute.tools.port import Held
@@ -22,9 +22,6 @@ from noetl.playbook.model import Playbook, Step, Task
 from noetl.playbook.scopes import Names, names_of
 from noetl.playbook.templates import names_in
 from noetl.playbook.views import View
-
-_RUN_CODE = frozenset({"python", "script"})
-"""Kinds of tools whose code may ask for any name."""
 
 
 async def names_for(services: Services, grant: CommandGrant, playbook: Playbook) -> Names:
@@ -89,7 +86,7 @@ def _uses(playbook: Playbook, step: Step) -> _Uses:
         if kinds & TABLE_KINDS and "input" not in asked:
             shared = _without_tables(step.input) if kinds <= TABLE_KINDS else step.input
             reads = Reads(reads.data, reads_of([rest, shared, *map(_without_table_input, tasks)]).rows)
-        _USES[key] = (None if kinds & _RUN_CODE else asked, reads)
+        _USES[key] = (None if kinds & CODE_KINDS else asked, reads)
     return _USES[key]
 
 

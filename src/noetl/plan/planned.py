@@ -172,7 +172,7 @@ def _admission(step: Step, number: int, where: str) -> tuple[CompiledValue | Non
     rule, origins = step.admit[number], origins_at(step.origins, "spec", "policy", "admit", "rules", number)
     if rule.when is None:
         return None, compile_value(rule.allow, where, origins_at(origins, "else", "then", "allow"))
-    when = compile_value(rule.when, where, origins_at(origins, "when"), is_condition=True)
+    when = compile_value(rule.when, where, origins_at(origins, "when"), reading="condition")
     return when, compile_value(rule.allow, where, origins_at(origins, "then", "allow"))
 
 
@@ -187,7 +187,7 @@ def _arc(arc: Arc, where: str) -> PlannedArc:
         step=arc.step,
         when=None
         if arc.when is None
-        else compile_value(arc.when, f"{where}, field when", origins_at(arc.origins, "when"), is_condition=True),
+        else compile_value(arc.when, f"{where}, field when", origins_at(arc.origins, "when"), reading="condition"),
         set=compile_set(arc.set, where, origins_at(arc.origins, "set")),
         takes_errors=is_template(arc.when) and any(map(_is_about_outcome, compiled(arc.when).paths)),
         where=where,

@@ -95,11 +95,18 @@ def _path(node: nodes.Getattr | nodes.Getitem, *, may_lack: bool = False) -> Ren
     def find(names: Mapping[str, Any]) -> Any:
         value = of(names)
         for key in keys:
-            if type(value) is dict and type(key) is str:
-                found = value.get(key, _MISSING)
-                if type(found) in PLAIN:
-                    value = found
-                    continue
+            if type(key) is str:
+                if type(value) is View:
+                    # The names of an outcome are asked for once per task, so they are found here, too.
+                    found = value.before.get(key, _MISSING)
+                    if type(found) in PLAIN:
+                        value = found
+                        continue
+                elif type(value) is dict:
+                    found = value.get(key, _MISSING)
+                    if type(found) in PLAIN:
+                        value = found
+                        continue
             if may_lack and isinstance(value, Undefined):
                 return value
             value = by_place(value, key) if isinstance(key, int) else by_name(value, key)

@@ -7,16 +7,19 @@ operators and raise errors by the same sandbox, so they differ in speed alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Template as JinjaTemplate
 from jinja2 import nodes
 
 from noetl.playbook.closures import NotPlain, Render, closure_of, whole_of
 from noetl.playbook.filters import OUTPUT_MAX, PLAIN, bounded, presentable
-from noetl.playbook.hardened import condition_of, hardened
+from noetl.playbook.hardened import hardened
 from noetl.playbook.sandbox import SANDBOX, Absent, ran, refuse_absent
 from noetl.playbook.views import View
+
+Reading = Literal["value", "condition", "whole"]
+"""How what an expression came to is taken: as its value, as what a condition asks, or as a result with its names."""
 
 
 class FailedAt(Exception):
@@ -28,42 +31,32 @@ class FailedAt(Exception):
         self.error = error
 
 
-def value_of(expression: nodes.Expr) -> Render:
-    """Return the function that gives an expression's own value."""
+def value_of(expression: nodes.Expr, reading: Reading = "value") -> Render:
+    """Return the function that gives an expression's own value, as a reading takes it."""
     try:
-        closure = closure_of(expression)
+        closure = closure_of(expression) if reading == "value" else whole_of(expression)
     except NotPlain:
-        return _value_by_jinja(expression)
+        return _value_by_jinja(expression, reading)
     line = expression.lineno
 
     def render(names: Mapping[str, Any]) -> Any:
         try:
             value = closure(names)
-            return value if type(value) in PLAIN else presentable(value)
+            return value if type(value) in PLAIN else _settled(value, reading)
         except Exception as error:
             raise FailedAt(line, error) from None
 
     return render
 
 
-def holding_of(expression: nodes.Expr) -> Render:
-    """Return the function that gives the value of a condition: false for a step that has not run, true for one that gave nothing."""
-    try:
-        found = whole_of(expression)
-    except NotPlain:
-        return _value_by_jinja(condition_of(expression), is_hard=True)
-    line = expression.lineno
-
-    def render(names: Mapping[str, Any]) -> Any:
-        try:
-            value = ran(found(names))
-            if isinstance(value, View):
-                return bool(value) and (True if value.value is None else value.value)
-            return value if type(value) in PLAIN else presentable(value)
-        except Exception as error:
-            raise FailedAt(line, error) from None
-
-    return render
+def _settled(value: Any, reading: Reading) -> Any:
+    if reading == "whole" and isinstance(value, View):
+        return value
+    if reading == "condition":
+        value = ran(value)
+        if isinstance(value, View) and value.value is None:
+            return True  # a step that ran and gave nothing has run all the same
+    return presentable(value)
 
 
 def text_of(tree: nodes.Template) -> Render:
@@ -95,10 +88,10 @@ def text_of(tree: nodes.Template) -> Render:
     return render
 
 
-def _value_by_jinja(expression: nodes.Expr, *, is_hard: bool = False) -> Render:
+def _value_by_jinja(expression: nodes.Expr, reading: Reading) -> Render:
+    # What is assigned keeps its names, so that every reading can be made of it.
     assignment = nodes.Assign(nodes.Name("noetl_value", "store"), expression, lineno=expression.lineno)
-    tree = nodes.Template([assignment], lineno=1)
-    template = SANDBOX.from_string(tree if is_hard else hardened(tree))
+    template = SANDBOX.from_string(hardened(nodes.Template([assignment], lineno=1)))
 
     def render(names: Mapping[str, Any]) -> Any:
         context = template.new_context(names, shared=True)  # type: ignore[arg-type]
@@ -106,7 +99,7 @@ def _value_by_jinja(expression: nodes.Expr, *, is_hard: bool = False) -> Render:
         try:
             for _ in template.root_render_func(context):
                 pass
-            value = presentable(context.vars["noetl_value"])
+            value = _settled(context.vars["noetl_value"], reading)
             if Absent.made != absent:
                 refuse_absent(value)
         except Exception as error:

@@ -21,11 +21,6 @@ def hardened(tree: nodes.Template) -> nodes.Template:
     return made
 
 
-def condition_of(expression: nodes.Expr) -> nodes.Expr:
-    """Return an expression that asks whether a condition holds, ready for Jinja."""
-    return _filtered(_Hardened().whole(expression), "ran")
-
-
 class _Hardened(NodeTransformer):
     def whole(self, node: Any) -> Any:
         """Return what stands before a dot or in a condition: a result keeps its names there."""

@@ -18,7 +18,7 @@ from jinja2.exceptions import SecurityError, TemplateError
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.playbook.closures import Render
 from noetl.playbook.error_fields import with_error_fields
-from noetl.playbook.expressions import FailedAt, holding_of, text_of, value_of
+from noetl.playbook.expressions import FailedAt, Reading, text_of, value_of
 from noetl.playbook.filters import resolved
 from noetl.playbook.origins import Origin, origins_at
 from noetl.playbook.sandbox import SANDBOX, NotRun
@@ -61,7 +61,7 @@ class Template:
 
     __slots__ = ("_lines", "_render", "is_expression", "names", "paths", "source")
 
-    def __init__(self, source: str, *, is_condition: bool = False) -> None:
+    def __init__(self, source: str, reading: Reading = "value") -> None:
         self.source = source
         tree = SANDBOX.parse(source) if is_template(source) else _as_it_is(source)
         self.names = frozenset(meta.find_undeclared_variables(tree)) - frozenset(SANDBOX.globals)
@@ -73,10 +73,7 @@ class Template:
             tree = with_error_fields(tree)
         expression = _only_expression(tree)
         self.is_expression = expression is not None
-        if expression is None:
-            self._render = text_of(tree)
-        else:
-            self._render = holding_of(expression) if is_condition else value_of(expression)
+        self._render = text_of(tree) if expression is None else value_of(expression, reading)
 
     def render(self, names: Mapping[str, Any], where: str = "template", origin: Origin | None = None) -> Any:
         """Return what the template comes to with these names; `where` and its line are said in the error if it cannot."""
@@ -158,10 +155,10 @@ def _reason(error: Exception) -> str:
 
 
 @lru_cache(maxsize=8192)
-def compiled(source: str, *, is_condition: bool = False) -> Template:
+def compiled(source: str, reading: Reading = "value") -> Template:
     """Return the template of a source text; the same text is compiled once."""
     try:
-        return Template(source, is_condition=is_condition)
+        return Template(source, reading)
     except TemplateSyntaxError as error:
         raise TemplateFailed(f"{error.message} (line {error.lineno} of the template)", line=error.lineno) from None
     except Exception as error:
@@ -189,15 +186,15 @@ class CompiledValue:
         self.is_constant = is_constant
 
 
-def compile_value(value: Any, where: str, origins: Any = None, *, is_condition: bool = False) -> CompiledValue:
+def compile_value(value: Any, where: str, origins: Any = None, *, reading: Reading = "value") -> CompiledValue:
     """Return a value ready to be rendered often; `where` is text such as `step fetch, task get, field url`.
 
-    `origins` tell in which lines of the playbook its templates stand. Where it `is_condition`, a step that has not run
-    is false.
+    `origins` tell in which lines of the playbook its templates stand. How a value that is one template is taken is said
+    by `reading`.
     """
     if isinstance(value, str) and is_template(value):
         try:
-            template = compiled(value, is_condition=is_condition)
+            template = compiled(value, reading)
         except TemplateFailed as error:
             failure = TemplateFailed(f"{where}: {error.message}")
             failure.details = {**error.details, "where": where}

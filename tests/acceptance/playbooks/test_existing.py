@@ -210,7 +210,7 @@ async def test_names_are_found_where_playbooks_look_for_them(run: Run) -> None:
         "parts": [{"n": 1, "kind": "own"}, "ok", "own"], "rows": [1, 2], "count": 5, "refs": [False, True],
         "stores": ["inline", "object"], "each": {**counts, "frames": 1, "results": [2, 4], "stats": counts},
         "again": [3, 5], "tasks": {"one": {"a": 1}, "two": {"more": True}, "three": None},
-        "by_name": [2, "ok", "ok"],
+        "by_name": [2, "ok", "ok"], "given": [1, "ok", ["kind", "n"], [1, 2], "ok"],
     }  # fmt: skip
     assert state.ctx == {"own": 1}
 

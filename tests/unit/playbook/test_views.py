@@ -151,7 +151,7 @@ def test_any_other_use_of_a_missing_name_is_an_error(source: str, missing: str, 
     ],
 )  # fmt: skip
 def test_a_condition_takes_a_step_for_whether_it_ran(source: str, is_met: bool, names: Names) -> None:
-    assert holds(compile_value(source, "w", is_condition=True).render(names), "arc") is is_met
+    assert holds(compile_value(source, "w", reading="condition").render(names), "arc") is is_met
 
 
 def test_an_answer_tells_its_status_as_the_error_of_a_step_does() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import msgspec
@@ -87,7 +88,8 @@ class Held(View):
 class Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One try at a task with everything rendered.
 
-    `options` are the task's own fields, `input` its bindings, `scope` the names templates see (for code that asks for
+    `options` are the task's own fields, `input` its bindings, `views` those of them that are results as a whole, with the
+    names beside them, `scope` the names templates see (for code that asks for
     them by name; one may be `Held`). `key` names the effect: the same for every try at the same task of the same row, so a tool whose
     target understands idempotency keys can pass it on. `timeout` is in seconds and binding for the caller too: a tool
     still running then is cancelled, unless it says that it keeps the time by itself.
@@ -105,6 +107,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     credentials: Credentials
     payloads: Payloads
     resources: Resources
+    views: Mapping[str, View] = MappingProxyType({})
 
 
 class Tool(Protocol):

@@ -137,7 +137,7 @@ class _Child:
 
     def _run(self, code: Any, request: dict[str, Any]) -> Any:
         """Return what the code came to in plain values."""
-        given = {name: self._results.given(value) for name, value in request["input"].items()}
+        given = self._results.named(request["input"])
         beside = self._given_names(
             given,
             request["execution_id"],

@@ -19,7 +19,7 @@ from noetl.execute.plain import plain
 from noetl.execute.tools.port import Held
 from noetl.execute.tools.python_process import Child, ProcessDied
 from noetl.execute.tools.shell_process import Printed
-from noetl.playbook.views import View
+from noetl.playbook.views import View, alone
 
 _REMEMBERED_CODES = 4_096
 _LARGE = 1024 * 1024
@@ -124,7 +124,7 @@ class PythonPool:
         message = {
             "digest": request.digest,
             "code": None if request.digest in child.sent else request.code,
-            "input": plain(dict(request.input)),
+            "input": _given(request.input),
             "execution_id": request.execution_id,
             "scope": await _values(request.scope, looked_up),
             "looked_up": looked_up,
@@ -176,12 +176,21 @@ async def _values(scope: Mapping[str, Any], names: tuple[str, ...]) -> dict[str,
     }
 
 
+def _given(given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return bindings as `_told`; what cannot be passed is named by its place among them."""
+    values = plain({name: alone(value) for name, value in given.items()})
+    return {name: (value, _beside(was)) for (name, value), was in zip(values.items(), given.values(), strict=True)}
+
+
 def _told(value: Any) -> tuple[Any, Any]:
     """Return a value in plain JSON values, and what stands beside it by name if it is a result."""
+    return plain(alone(value)), _beside(value)
+
+
+def _beside(value: Any) -> Any:
     if not isinstance(value, View):
-        return plain(value), None
-    more = {name: part for name, part in {**value.beside, **value.before}.items() if name != "data"}
-    return plain(value.value), plain(more)
+        return None
+    return plain({name: part for name, part in {**value.beside, **value.before}.items() if name != "data"})
 
 
 async def _decoded(answer: bytes) -> dict[str, Any]:
