@@ -286,7 +286,7 @@ class _Run:
         if task.kind != "noop" or outcome.status == "error":
             # A noop carries rules alone: the result stays that of the last task that did something.
             self._data, self._output, self._last = selected, self._told, task.name
-            names["_prev"] = outcome.data
+            names["_prev"] = _view(outcome, self._told)
         elif self._output is None:
             self._output = self._told
         self._results[task.name] = outcome.data

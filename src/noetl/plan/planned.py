@@ -171,9 +171,9 @@ def _planned(playbook: Playbook, step: Step, defaults: LoopDefaults) -> PlannedS
 def _admission(step: Step, number: int, where: str) -> tuple[CompiledValue | None, CompiledValue]:
     rule, origins = step.admit[number], origins_at(step.origins, "spec", "policy", "admit", "rules", number)
     if rule.when is None:
-        return None, compile_value(rule.allow, where, origins_at(origins, "else", "then", "allow"))
+        return None, compile_value(rule.allow, where, origins_at(origins, "else", "then", "allow"), reading="condition")
     when = compile_value(rule.when, where, origins_at(origins, "when"), reading="condition")
-    return when, compile_value(rule.allow, where, origins_at(origins, "then", "allow"))
+    return when, compile_value(rule.allow, where, origins_at(origins, "then", "allow"), reading="condition")
 
 
 def _child_origins(step: Step) -> dict[str, Any]:

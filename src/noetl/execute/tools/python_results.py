@@ -41,6 +41,9 @@ class Results:
             def get(self, name: Any, default: Any = None) -> Any:
                 return self[name] if name in self else default  # noqa: SIM401 - it would ask itself
 
+            def __reduce__(self) -> Any:
+                return dict, (dict(self),)  # other processes do not know this class
+
         self._result = Result
 
     def given(self, value: Any, depth: int = _DEPTH) -> Any:
@@ -80,3 +83,6 @@ class _Listed(list):  # type: ignore[type-arg]
 
     def get(self, name: str, default: Any = None) -> Any:
         return self._more.get(name, default)
+
+    def __reduce__(self) -> Any:
+        return list, (list(self),)
