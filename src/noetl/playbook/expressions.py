@@ -88,7 +88,7 @@ def text_of(tree: nodes.Template) -> Render:
     return render
 
 
-def _value_by_jinja(expression: nodes.Expr, reading: Reading) -> Render:
+def _value_by_jinja(expression: nodes.Expr, reading: Reading = "value") -> Render:
     # What is assigned keeps its names, so that every reading can be made of it.
     assignment = nodes.Assign(nodes.Name("noetl_value", "store"), expression, lineno=expression.lineno)
     template = SANDBOX.from_string(hardened(nodes.Template([assignment], lineno=1)))
