@@ -22,6 +22,8 @@ Noetl = Callable[..., tuple[int, str, str]]
 
 pytestmark = pytest.mark.service
 
+EXISTING = Path(__file__).parents[1] / "playbooks" / "existing"
+
 HELLO = """\
 apiVersion: noetl.io/v2
 kind: Playbook
@@ -77,6 +79,10 @@ def test_a_worker_does_what_is_asked_over_http_and_finishes_it_when_it_is_told_t
     assert (facts["status"], facts["error"]) == ("COMPLETED", None)
     assert facts["results"]["greet"]["data"]["stdout"].strip() == "hello moon"
     assert [(step["step"], step["done"]) for step in facts["steps"]] == [("greet", 0), ("each", 3)]
+    for name in ("frames_as_lists", "results_as_values") if remote else ():
+        assert noetl("catalog", "register", str(EXISTING / f"{name}.yaml"))[0] == 0
+        facts = ended(noetl, call(f"{url}/api/execute", {"path": f"existing/{name}"})["execution_id"])
+        assert (facts["status"], facts["error"]) == ("COMPLETED", None)
 
     slow = call(f"{url}/api/execute", {"path": "demo/hello", "payload": {"seconds": 1}})["execution_id"]
     noetl("events", slow, "--type", "command.claimed", "--limit", "1", "--follow")

@@ -19,6 +19,7 @@ from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
 from noetl.dispatch.open_work.port import HeldFrame, OpenWork
 from noetl.dispatch.results import Gathering
 from noetl.dispatch.row_problems import first_problem
+from noetl.dispatch.set_values import made_whole
 from noetl.errors import Conflict, LeaseLost, NotFound, Unavailable, VersionConflict
 from noetl.faults import reach
 from noetl.leases import fences
@@ -274,14 +275,14 @@ class Frames:
             rows_failed=stage.rows_failed,
             errors=stage.errors,
             problem=problem,
-            ctx=stage.ctx,
+            ctx=await made_whole(self._gathering.payloads, scope, stage.ctx),
             **msgspec.structs.asdict(gathered),
         )
 
     async def ctx(self, scope: Scope, execution_id: int, stage_id: int) -> dict[str, Any]:
         """Return what committed frames of a stage have set."""
         stage = await self._work.stage(scope, execution_id, stage_id)
-        return {} if stage is None else stage.ctx
+        return {} if stage is None else await made_whole(self._gathering.payloads, scope, stage.ctx)
 
     async def _refresh(self, scope: Scope, execution_id: int, stage_id: int, cursor: _Cursor) -> None:
         stage = await self._work.stage(scope, execution_id, stage_id)

@@ -57,7 +57,7 @@ class Gathering:
 
     def __init__(self, facts: Facts, payloads: PayloadStore) -> None:
         self._facts = facts
-        self._payloads = payloads
+        self.payloads = payloads
 
     async def gather(self, scope: Scope, execution_id: int, loop_id: int, *, one_per_frame: bool) -> Gathered:
         """Return the rows' results, or the reference of a manifest where they are many, and which node holds most.
@@ -70,7 +70,7 @@ class Gathering:
         own = {"results": 1} if one_per_frame else {}
         parts = [Part(end.row_count, end.payload_ref, **own) for end in ends]
         if _may_be_few(parts):
-            results = await _few_results(parts, lambda ref: self._payloads.view(scope, ref))
+            results = await _few_results(parts, lambda ref: self.payloads.view(scope, ref))
             if results is not None:
                 return Gathered(results=results)
         manifest = {
@@ -93,7 +93,7 @@ class Gathering:
         )
         near, near_bytes = held or (None, 0)
         count = sum(part.rows for part in parts)
-        stored = await self._payloads.store(scope, encode_json(manifest), FRAMES, rows=count)
+        stored = await self.payloads.store(scope, encode_json(manifest), FRAMES, rows=count)
         return Gathered(manifest=stored, near=near, near_bytes=near_bytes)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from noetl.errors import NotFound, PlaybookInvalid
+from noetl.execute.bindings import compile_input
 from noetl.execute.policy import CompiledPolicy, compile_policy
 from noetl.playbook.model import Playbook, Select, Step, Task
 from noetl.playbook.origins import limit_origins, origins_at
@@ -76,12 +77,13 @@ def compile_step(playbook: Playbook, name: str) -> CompiledStep:
     if step is None:
         raise NotFound(f"the playbook {playbook.path} has no step {name!r}")
     where = f"playbook {playbook.path}, step {name}"
-    tasks = tuple(_compile_task(_from_workbook(task, playbook), where) for task in step.tasks)
+    found = [_from_workbook(task, playbook) for task in step.tasks]
+    tasks = tuple(_compile_task(task, where) for task in found)
     return CompiledStep(
         name=name,
-        input=compile_value(step.input, f"{where}, field input", origins_at(step.origins, "input"))
-        if step.input
-        else None,
+        input=compile_input(
+            step.input, f"{where}, field input", origins_at(step.origins, "input"), {task.kind for task in found}
+        ),
         timeout=None
         if step.timeout is None
         else compile_value(step.timeout, f"{where}, field spec.timeout", limit_origins(step.origins)),
@@ -116,7 +118,7 @@ def _compile_task(task: Task, step_where: str) -> CompiledTask:
         name=task.name,
         kind=task.kind,
         options=_compile_options(task, where),
-        input=compile_value(task.input, f"{where}, field input", origins_at(origins, "input")) if task.input else None,
+        input=compile_input(task.input, f"{where}, field input", origins_at(origins, "input"), {task.kind}),
         auth=compile_value(task.auth, f"{where}, field auth", origins_at(origins, "auth")),
         timeout=None
         if limit is None

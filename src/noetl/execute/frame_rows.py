@@ -23,9 +23,6 @@ from noetl.plan.state import net, written
 from noetl.playbook.model import Step
 from noetl.playbook.scopes import Names
 
-SET_MOST = 32_768
-"""Bytes of shared values that the rows of one frame may set: they stand in the event of its commit."""
-
 NEARLY_SECONDS = 0.02
 """A frame whose rows are likely to be worked off within this time is nearly done."""
 
@@ -123,7 +120,7 @@ class FrameRun:
         """
         self.end, self._set = before, before.ctx_writes
         if before.ctx_writes:
-            self._names["ctx"] = written(self._names["ctx"], before.ctx_writes)
+            self._names.put_ctx(written(self._names["ctx"], before.ctx_writes), before.ctx_writes)
         if self._policy["process"] == "frame":
             await self._together(rows)
             return self.end
@@ -231,15 +228,17 @@ class FrameRun:
     def _share(self, end: RowEnd) -> None:
         """Let later rows of this frame see what a row set, unless its frame could not record it."""
         together = net([*self._set.items(), *end.ctx_writes.items()])
-        if _size(together) > SET_MOST:
+        most = self._services.frame_ctx_bytes
+        if _size(together) > most:
             where, end.ctx_writes = f"{self._compiled.where}, field set", {}
             message = (
-                f"{where}: the rows of a frame set more than {SET_MOST} bytes in ctx; let rows give it as their result"
+                f"{where}: the rows of a frame set more than {most} bytes in ctx"
+                " (runtime.scheduler.max_frame_ctx_bytes); let rows give it as their result"
             )
             end.status, end.error = "error", Problem(kind="transform", message=message, code="set_too_large")
             return
         self._set = together
-        self._names["ctx"] = written(self._names["ctx"], net(end.ctx_writes.items()))
+        self._names.put_ctx(written(self._names["ctx"], net(end.ctx_writes.items())), end.ctx_writes)
 
     async def finish(self) -> None:
         """Run what the rows left for the end in one transaction; a statement that fails fails its row alone."""
@@ -269,16 +268,17 @@ class FrameRun:
             monotonic=self._services.monotonic,
             children=self._children,
         )
-        self.end.error = result.error if result.status == "error" else None
-        self.end.is_one = True
         first = self._frame.first_index
-        self.end.add(
-            RowEnd(
-                first, result.status, result.data, result.error, result.swallowed, result.ctx_writes, result.artifacts
-            )
+        end = RowEnd(
+            first, result.status, result.data, result.error, result.swallowed, result.ctx_writes, result.artifacts
         )
+        if end.ctx_writes:
+            self._share(end)
+        self.end.error = end.error if end.status == "error" else None
+        self.end.is_one = True
+        self.end.add(end)
         for number in range(1, len(rows)):
-            self.end.add(RowEnd(first + number, result.status))
+            self.end.add(RowEnd(first + number, end.status))
 
 
 def _size(data: Any) -> int:

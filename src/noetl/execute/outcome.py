@@ -57,7 +57,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 def _complete(problem: Problem) -> dict[str, Any]:
     # Templates are strict about names, so every field is there, set or not.
-    return {name: getattr(problem, name) for name in problem.__struct_fields__}
+    fields = {name: getattr(problem, name) for name in problem.__struct_fields__}
+    return {**fields, "status": problem.http_status}
 
 
 def failed(

@@ -66,7 +66,7 @@ def _compile_rule(rule: Rule, index: int, where: str) -> CompiledRule:
     then, below = rule.then, origins_at(rule.origins, "then")
     when, written = origins_at(rule.origins, "when"), compile_set(then.set, where, origins_at(below, "set"))
     return CompiledRule(
-        when=None if rule.when is None else compile_value(rule.when, f"{where}, field when", when),
+        when=None if rule.when is None else compile_value(rule.when, f"{where}, field when", when, reading="condition"),
         do=then.do,
         attempts=compile_value(then.attempts, f"{where}, field attempts", origins_at(below, "attempts")),
         backoff=then.backoff,

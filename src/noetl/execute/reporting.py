@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,15 +20,20 @@ from noetl.model.payload_ref import PayloadRef
 from noetl.payloads.codec import JSON
 from noetl.plan.trigger import CommandEnded
 from noetl.playbook.model import Step
-from noetl.playbook.scopes import Names
 
 _log = logging.getLogger(__name__)
 
 
 async def report_of(
-    services: Services, grant: CommandGrant, step: Step, result: SequenceResult, names: Names, duration_ms: float
+    services: Services,
+    grant: CommandGrant,
+    step: Step,
+    result: SequenceResult,
+    duration_ms: float,
+    *,
+    by_task: bool = False,
 ) -> CommandEnded:
-    """Return the report about a command."""
+    """Return the report about a command; `by_task` it tells what each of its tasks came to."""
     redact = services.secrets.redaction.redact
     output = step.tasks[-1].output
     limit = services.inline_bytes if output is None else min(output.inline_max_bytes, services.inline_bytes)
@@ -35,7 +41,7 @@ async def report_of(
     data = redact(result.data)
     if output is not None and output.select and isinstance(data, dict):
         selected = data
-        data = redact(names.get("results", {}).get(step.tasks[-1].name, data))
+        data = redact(result.results.get(step.tasks[-1].name, data))
     data, ref = await _stored(services, data, limit)
     accumulate = None
     if output is not None and output.accumulate is not None:
@@ -47,6 +53,8 @@ async def report_of(
         data=data if ref is None or not selected else None,
         ref=ref,
         selected=selected,
+        tasks=_others(result, redact) if by_task else {},
+        last_task=result.last if by_task else None,
         error=None if result.error is None else redact(problem_fields(result.error)),
         helpers=redact({name: result.output[name] for name in ("http", "pg", "py") if name in result.output}),
         ctx_writes=redact(plain(result.ctx_writes)) if result.ctx_writes else {},
@@ -56,6 +64,11 @@ async def report_of(
         artifacts=result.artifacts,
         duration_ms=duration_ms,
     )
+
+
+def _others(result: SequenceResult, redact: Callable[[Any], Any]) -> dict[str, Any]:
+    others = {name: data for name, data in result.results.items() if name != result.last}
+    return plain(redact(others))  # type: ignore[no-any-return]
 
 
 def failure_of(services: Services, grant: CommandGrant, problem: Problem, duration_ms: float) -> CommandEnded:

@@ -19,8 +19,9 @@ from noetl.execute.outcome import Outcome, Problem
 from noetl.execute.policy import Verdict, decide
 from noetl.execute.tools.port import Call, Tool
 from noetl.model.payload_ref import PayloadRef
-from noetl.playbook.scopes import RESERVED, Names, apply_set
+from noetl.playbook.scopes import Names, apply_set
 from noetl.playbook.selection import select
+from noetl.playbook.views import View, alone, output_view
 
 RUNS_MAX = 1_000_000
 _RUNS_BETWEEN_PAUSES = 128
@@ -55,6 +56,10 @@ class SequenceResult(msgspec.Struct, frozen=True, kw_only=True):
     tries: tuple[Tried, ...]
     artifacts: tuple[PayloadRef, ...]
     """Payloads that tasks put into the store, each once: an event must name them, or they would be collected."""
+    results: dict[str, Any]
+    """What each task came to, by its name."""
+    last: str | None
+    """The task whose result is the step's, if any is."""
 
 
 async def run_sequence(
@@ -83,8 +88,9 @@ class _Run:
     """One run through the tasks of a step."""
 
     __slots__ = (
-        "_artifacts", "_children", "_data", "_defer", "_entered", "_idle", "_input", "_make_call", "_monotonic", "_names", "_output",
-        "_results", "_runs_left", "_sleep", "_step", "_swallowed", "_tools", "_tried",
+        "_artifacts", "_children", "_data", "_defer", "_entered", "_idle", "_input", "_last", "_make_call", "_monotonic",
+        "_names", "_names_itself", "_output", "_results", "_runs_left", "_set_failed", "_sleep", "_step", "_swallowed",
+        "_told", "_tools", "_tried", "_views",
     )  # fmt: skip
 
     def __init__(
@@ -107,7 +113,15 @@ class _Run:
         self._input: Mapping[str, Any] = names.get("input") or {}
         self._results: dict[str, Any] = names["results"]
         self._data: Any = None
+        self._views: dict[str, View] = {}
+        """Those bindings of the step that are results as a whole."""
+        self._last: str | None = None
         self._output: dict[str, Any] | None = None
+        self._told: dict[str, Any] = {}
+        """The outcome of the last try, as `output` tells it."""
+        self._set_failed = False
+        # A step of one task is known by its own name to the rules and `set` of that task.
+        self._names_itself = not step.is_sequence and not names.is_kept(step.name)
         self._swallowed = 0
         self._tried: dict[str, Tried] = {}
         self._artifacts: dict[str, PayloadRef] = {}
@@ -116,7 +130,9 @@ class _Run:
         step, names = self._step, self._names
         if step.input is not None:
             try:
-                self._input = names["input"] = {**self._input, **step.input.render(names)}
+                given = step.input.render(names)
+                self._views = _views_in(given)
+                self._input = names["input"] = {**self._input, **_values_of(given)}
             except TemplateFailed as error:
                 return self._ended(failures.unrendered(error, step, self._results, None))
         index = 0
@@ -159,6 +175,8 @@ class _Run:
             outcome, selected = await self._try(task, entered, attempt, is_last=is_last)
             try:
                 verdict = decide(task.policy, names, outcome, attempt)
+                if outcome.status == "error" and task.set and verdict.do in _LET_PASS and not self._set_failed:
+                    apply_set(names, task.set, may_lack=True)
                 if verdict.set:
                     apply_set(names, verdict.set)
             except TemplateFailed as error:
@@ -190,14 +208,22 @@ class _Run:
             else:
                 outcome = await self._carry_out(task, call, is_last=is_last)
         duration = round((self._monotonic() - started) * 1000, 3)
-        names["output"] = outcome.as_output(attempt=attempt, duration_ms=duration)
+        self._tell(outcome, attempt, duration)
+        self._set_failed = False
         selected = outcome.data
         if outcome.status == "ok" and (task.select or task.set):
             selected, problem = self._taken(task, outcome)
             if problem is not None:
                 outcome = msgspec.structs.replace(outcome, status="error", error=problem)
-                names["output"] = outcome.as_output(attempt=attempt, duration_ms=duration)
+                self._tell(outcome, attempt, duration)
         return outcome, selected
+
+    def _tell(self, outcome: Outcome, attempt: int, duration_ms: float) -> None:
+        """Let templates see an outcome."""
+        self._told = outcome.as_output(attempt=attempt, duration_ms=duration_ms)
+        self._names["output"] = output_view(self._told)
+        if self._names_itself:
+            self._names.keep(self._step.name, _view(outcome, self._told))
 
     def _taken(self, task: CompiledTask, outcome: Outcome) -> tuple[Any, Problem | None]:
         """Select from a result and set what the task sets."""
@@ -210,20 +236,25 @@ class _Run:
         try:
             apply_set(self._names, task.set)
         except TemplateFailed as error:
+            self._set_failed = True
             return selected, failures.unrendered(error, self._step, self._results, task)
         return selected, None
 
     def _call(self, task: CompiledTask, entered: int) -> Call:
         names = self._names
-        bound = names["input"] = self._input
+        bound, views = self._input, self._views
+        names["input"] = bound
         if task.input is not None:
-            bound = names["input"] = {**bound, **task.input.render(names)}
+            given = task.input.render(names)
+            views = {**{name: view for name, view in views.items() if name not in given}, **_views_in(given)}
+            bound = names["input"] = {**bound, **_values_of(given)}
         return self._make_call(
             task=task,
             run=entered,
             kind=task.kind,
             options=task.options.render(names),
             input=bound,
+            views=views,
             auth=task.auth.render(names),
             scope=names,
             timeout=None if task.timeout is None else _seconds(task.timeout.render(names), task),
@@ -259,13 +290,13 @@ class _Run:
             self._artifacts |= {ref.sha256: ref for ref in outcome.artifacts}
         if task.kind != "noop" or outcome.status == "error":
             # A noop carries rules alone: the result stays that of the last task that did something.
-            self._data, self._output = selected, names["output"]
-            names["_prev"] = outcome.data
+            self._data, self._output, self._last = selected, self._told, task.name
+            names["_prev"] = _view(outcome, self._told)
         elif self._output is None:
-            self._output = names["output"]
+            self._output = self._told
         self._results[task.name] = outcome.data
-        if self._step.is_sequence and task.name not in RESERVED:
-            names[task.name] = outcome.data
+        if self._step.is_sequence:
+            names.keep(task.name, _view(outcome, self._told))
 
     def _note(self, task: CompiledTask, outcome: Outcome) -> None:
         before = self._tried.get(task.name)
@@ -295,6 +326,8 @@ class _Run:
             swallowed=self._swallowed,
             tries=tuple(self._tried.values()),
             artifacts=tuple(self._artifacts.values()),
+            results=self._results,
+            last=self._last,
         )
 
 
@@ -306,8 +339,23 @@ class _Ended(Exception):
         self.problem = problem
 
 
+_LET_PASS = frozenset({"continue", "break", "jump"})
+"""What a rule may say about an error other than to try again or to fail."""
 _NOTHING = Outcome()
 _DEFERRED = Outcome(data={"deferred": True})
+
+
+def _view(outcome: Outcome, told: dict[str, Any]) -> View:
+    """Return what a task came to as its name shows it."""
+    return View(outcome.data, beside={name: told[name] for name in ("data", "status", "error")})
+
+
+def _views_in(given: dict[str, Any]) -> dict[str, View]:
+    return {name: value for name, value in given.items() if isinstance(value, View)}
+
+
+def _values_of(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: alone(value) for name, value in given.items()}
 
 
 def _error(problem: Problem) -> Outcome:

@@ -71,6 +71,9 @@ class Lanes(Protocol):
         ...
 
 
+FRAME_CTX_BYTES = 1024 * 1024
+
+
 @dataclass(frozen=True)
 class Services:
     """Shared by all the work of one worker."""
@@ -86,6 +89,8 @@ class Services:
     """Where frames run whose playbook asks for Spark; None where there is none."""
     inline_bytes: int = INLINE_LIMIT
     """Results of steps up to this size stand in their event."""
+    frame_ctx_bytes: int = FRAME_CTX_BYTES
+    """Bytes of shared values, as JSON, that the rows of one frame may set."""
     steps: CompiledSteps = field(default_factory=CompiledSteps)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     monotonic: Callable[[], float] = time.monotonic

@@ -16,12 +16,14 @@ import msgspec
 
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport, FrameSoFar, LeaseRef
 from noetl.dispatch.port import Dispatch
+from noetl.dispatch.set_values import Kept, kept_small, made_whole
 from noetl.errors import LeaseLost, NoetlError
 from noetl.execute.compiled import CompiledStep
 from noetl.execute.frame_rows import FrameEnd, FrameRun, RunChild
 from noetl.execute.gathered import ends_of, table_of
 from noetl.execute.held_frame import HeldFrame, HeldFrames
 from noetl.execute.outcome import Problem
+from noetl.execute.plain import plain
 from noetl.execute.reporting import defect_of, problem_fields
 from noetl.execute.row_claims import RowClaims
 from noetl.execute.services import Services
@@ -92,7 +94,8 @@ class Slot:
     async def work(self) -> None:
         """Work off frames until there are none; what fails is recorded with its frame."""
         if self._loop.mode == "sequential":
-            self._names["ctx"] = written(self._names["ctx"], await self._dispatch.loop_ctx(self._grant))
+            writes = await self._dispatch.loop_ctx(self._grant)
+            self._names.put_ctx(written(self._names["ctx"], writes), writes)
         try:
             held = await self._next()
             while (held := held or await self._ahead_or_now()) is not None:
@@ -144,7 +147,8 @@ class Slot:
         frame = held.frame
 
         async def save(end: FrameEnd) -> None:
-            cursor = {"done": len(end.rows), "swallowed": end.swallowed, "set": self._redact(end.ctx_writes)}
+            kept = await self._kept(end)
+            cursor = {"done": len(end.rows), "swallowed": end.swallowed, "set": kept.writes}
             if end.artifacts:
                 cursor["artifacts"] = [msgspec.to_builtins(ref) for ref in end.artifacts.values()]
             output = await self._stored_table(end)
@@ -217,7 +221,7 @@ class Slot:
         end = run.end
         try:
             await held.while_held(run.finish())
-            report = self._report(end, await self._stored_table(end))
+            report = await self._report(end, await self._stored_table(end))
             await self._committed(held, end, report, take_next=False)
         except LeaseLost:
             _log.info("frame %s was taken away before its end was recorded", held.frame.frame_id)
@@ -233,7 +237,8 @@ class Slot:
             return FrameEnd()
         data = await self._services.store.view(self._services.scope, msgspec.convert(kept["output"], PayloadRef))
         stored = msgspec.convert(kept.get("artifacts", []), list[PayloadRef])
-        return FrameEnd(ends_of(data), kept["swallowed"], kept["set"], {ref.sha256: ref for ref in stored})
+        writes = await made_whole(self._services.store, self._services.scope, kept["set"])
+        return FrameEnd(ends_of(data), kept["swallowed"], writes, {ref.sha256: ref for ref in stored})
 
     async def _defect(self, held: HeldFrame, problem: Exception) -> None:
         """Record that a frame failed of something nobody foresaw; what may pass by itself is raised again."""
@@ -251,7 +256,7 @@ class Slot:
         )
 
     async def _commit(self, held: HeldFrame, rows: list[Any], end: FrameEnd) -> HeldFrame | None:
-        report = self._report(end, await self._stored_table(end))
+        report = await self._report(end, await self._stored_table(end))
         if len(end.rows) < held.frame.row_count and self._loop.rows_ref is None:
             # It was full before its last row: what is left goes on as a frame of its own.
             report = msgspec.structs.replace(report, rest=await self._stored(rows[report.row_count :]))
@@ -265,20 +270,26 @@ class Slot:
         following = await self._dispatch.commit_frame(
             self._grant, held.frame, report, worker=self._worker, take_next=take_next
         )
-        self._names["ctx"] = written(self._names["ctx"], end.ctx_writes)
+        self._names.put_ctx(written(self._names["ctx"], end.ctx_writes), end.ctx_writes)
         self._on_rows(self._grant, report.row_count - report.failed_count, report.failed_count)
         return self._frames.hold(following)
 
-    def _report(self, end: FrameEnd, output: PayloadRef) -> FrameReport:
-        redact = self._redact
+    async def _kept(self, end: FrameEnd) -> Kept:
+        """Return what the rows have set, as events carry it."""
+        if not end.ctx_writes:
+            return Kept({})
+        return await kept_small(self._services.store, self._services.scope, self._redact(plain(end.ctx_writes)))
+
+    async def _report(self, end: FrameEnd, output: PayloadRef) -> FrameReport:
+        redact, kept = self._redact, await self._kept(end)
         failed = [row for row in end.rows if row.status == "error"]
         return FrameReport(
             row_count=len(end.rows),
             failed_count=len(failed),
             swallowed=end.swallowed,
             output=output,
-            ctx_writes=redact(end.ctx_writes) if end.ctx_writes else {},
-            artifacts=tuple(end.artifacts.values()),
+            ctx_writes=kept.writes,
+            artifacts=tuple({**end.artifacts, **{ref.sha256: ref for ref in kept.refs}}.values()),
             errors=[
                 {"index": row.index, **redact(problem_fields(row.error))}
                 for row in failed[:SHOWN_ERRORS]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
 from noetl.dispatch.grants import CommandGrant
 from noetl.dispatch.results import loaded
+from noetl.execute.bindings import CODE_KINDS, NAME_ALONE, TABLE_KINDS
 from noetl.execute.compiled import program_of
 from noetl.execute.services import Services
 from noetl.execute.tools.port import Held
@@ -21,12 +21,7 @@ from noetl.plan.state import Result
 from noetl.playbook.model import Playbook, Step, Task
 from noetl.playbook.scopes import Names, names_of
 from noetl.playbook.templates import names_in
-
-_READ_REFERENCES = frozenset({"duckdb", "spark"})
-"""Kinds of tools that take a loop in their input as a table, and read its frames where they lie."""
-_RUN_CODE = frozenset({"python", "script"})
-"""Kinds of tools whose code may ask for any name."""
-_NAME_ALONE = re.compile(r"\s*\{\{\s*\w+\s*\}\}\s*")
+from noetl.playbook.views import View
 
 
 async def names_for(services: Services, grant: CommandGrant, playbook: Playbook) -> Names:
@@ -57,12 +52,13 @@ async def names_without_secrets(scope: Scope, store: PayloadStore, grant: Comman
         workload=grant.context.workload,
         ctx=grant.context.ctx,
         results=results,
+        steps=playbook.steps.keys(),
         event={"name": "step.entered", "step": grant.step},
         job={"uuid": str(grant.execution_id), "execution_id": str(grant.execution_id)},
     )
 
 
-async def _fetched(scope: Scope, store: PayloadStore, result: Result, outside: PayloadRef) -> dict[str, Any]:
+async def _fetched(scope: Scope, store: PayloadStore, result: Result, outside: PayloadRef) -> View:
     return view(result, await loaded(store, scope, outside))
 
 
@@ -87,10 +83,10 @@ def _uses(playbook: Playbook, step: Step) -> _Uses:
         rest = msgspec.to_builtins((step.timeout, step.loop and step.loop.cursor, playbook.keychain))
         written = [rest, step.input, *map(_written, tasks)]
         asked, reads = names_in(written), reads_of(written)
-        if kinds & _READ_REFERENCES and "input" not in asked:
-            shared = _without_tables(step.input) if kinds <= _READ_REFERENCES else step.input
+        if kinds & TABLE_KINDS and "input" not in asked:
+            shared = _without_tables(step.input) if kinds <= TABLE_KINDS else step.input
             reads = Reads(reads.data, reads_of([rest, shared, *map(_without_table_input, tasks)]).rows)
-        _USES[key] = (None if kinds & _RUN_CODE else asked, reads)
+        _USES[key] = (None if kinds & CODE_KINDS else asked, reads)
     return _USES[key]
 
 
@@ -104,9 +100,9 @@ def _written(task: Task) -> dict[str, Any]:
 
 def _without_table_input(task: Task) -> dict[str, Any]:
     fields = _written(task)
-    return fields | {"input": _without_tables(task.input)} if task.kind in _READ_REFERENCES else fields
+    return fields | {"input": _without_tables(task.input)} if task.kind in TABLE_KINDS else fields
 
 
 def _without_tables(given: dict[str, Any]) -> dict[str, Any]:
     """Return what is bound to more than a name alone: a loop bound by its name is read by its reference."""
-    return {name: value for name, value in given.items() if not _NAME_ALONE.fullmatch(str(value))}
+    return {name: value for name, value in given.items() if not NAME_ALONE.fullmatch(str(value))}

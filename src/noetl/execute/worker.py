@@ -22,6 +22,7 @@ from noetl.execute.sequence import run_sequence
 from noetl.execute.services import Services
 from noetl.execute.slot import Slot
 from noetl.execute.step_names import names_for
+from noetl.execute.task_results import steps_read_by_task
 from noetl.execute.tools.port import Call
 from noetl.execute.tools.postgres_claim import ClaimFailed
 from noetl.leases.heartbeats import Heartbeats
@@ -268,7 +269,8 @@ class Worker:
             children=self._children(grant),
         )
         step = playbook.steps[grant.step]
-        return await report_of(self._services, grant, step, result, names, self._elapsed(started))
+        by_task = grant.step in steps_read_by_task(playbook)
+        return await report_of(self._services, grant, step, result, self._elapsed(started), by_task=by_task)
 
     def _redacted(self, value: Any) -> Any:
         return self._services.secrets.redaction.redact(value)

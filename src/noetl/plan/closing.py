@@ -11,6 +11,7 @@ from noetl.plan.fact import Fact
 from noetl.plan.names import DONE, FAILED, LOOP_DONE, LOOP_FAILED, NOT_LOADED, EventName, view, whole
 from noetl.plan.state import Result, Run
 from noetl.plan.trigger import CommandEnded, Tally
+from noetl.playbook.views import View
 
 if TYPE_CHECKING:
     from noetl.plan.decide import Deciding
@@ -21,7 +22,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
     event: EventName
     output: dict[str, Any]
-    own: dict[str, Any]
+    own: View
     """How its result looks in its own templates."""
     error: str | None = None
     bad: int = 0
@@ -49,7 +50,7 @@ def close_command(deciding: Deciding, step: str, trigger: CommandEnded) -> Endin
             "status": trigger.status,
             "data": whole(ended, loaded),
             "ref": None if trigger.ref is None else msgspec.to_builtins(trigger.ref),
-            "error": trigger.error,
+            "error": None if trigger.error is None else {"status": trigger.error.get("http_status"), **trigger.error},
             "meta": {"attempt": trigger.attempt, "duration_ms": trigger.duration_ms},
             **trigger.helpers,
         },

@@ -197,6 +197,8 @@ class Deciding:
             result["data"] = trigger.data
         if trigger.selected:
             result["selected"] = trigger.selected
+        if trigger.last_task is not None:
+            result |= {"tasks": trigger.tasks, "last_task": trigger.last_task}
         if error:
             result["error"] = error
         for artifact in trigger.artifacts:
@@ -233,7 +235,7 @@ class Deciding:
         """Return a report as it is, or as an error if what it says cannot be recorded or gathered."""
         where = self.plan.step(step).where
         try:
-            given = (trigger.data, trigger.selected, trigger.ctx_writes, trigger.error, trigger.tries)
+            given = (trigger.data, trigger.selected, trigger.tasks, trigger.ctx_writes, trigger.error, trigger.tries)
             if said := [value for value in given if value]:
                 refuse_unrecordable(said, f"{where}, result")
             if trigger.accumulate is not None and trigger.status == "ok":

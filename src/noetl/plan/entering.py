@@ -44,7 +44,12 @@ class Entering:
 
     def enter(self) -> None:
         """Say what becomes of the step; a step whose templates fail is entered and left as failed."""
-        names = state_names(self._deciding.state, asked=self._planned.names_on_entry, loaded=self._deciding.loaded)
+        names = state_names(
+            self._deciding.state,
+            steps=self._deciding.plan.steps.keys(),
+            asked=self._planned.names_on_entry,
+            loaded=self._deciding.loaded,
+        )
         try:
             refused = self._refused(names)
             if refused is not None:
@@ -300,10 +305,10 @@ def _rows(value: Any, where: str) -> list[Any]:
 
 
 def _listed(value: Mapping[str, Any]) -> Any:
-    """Return the list that a step's whole result stands for: the one the step gave, or what its rows came to."""
+    """Return the list that a whole result stands for: the one a step gave as `data`, or what the rows of a loop came to."""
+    if value.keys() - {"stats"} == COUNTS | {"results"}:
+        return value["results"]
     data = value.get("data")
-    if isinstance(data, Mapping) and data.keys() == COUNTS | {"results"}:
-        return data["results"]
     return data if isinstance(data, list) else value
 
 

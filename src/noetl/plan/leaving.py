@@ -95,13 +95,14 @@ def _names(deciding: Deciding, step: str, ending: Ending) -> Names:
     event = {"name": ending.event, "step": step, "type": str(ending.event)}
     names = state_names(
         deciding.state,
+        steps=deciding.plan.steps.keys(),
         asked=deciding.plan.step(step).names_on_exit,
         loaded=deciding.loaded,
         output=ending.output,
         event=event,
     )
-    names["ctx"] = written(names["ctx"], ending.ctx)
-    names[step] = ending.own
+    names.put_ctx(written(names["ctx"], ending.ctx), ending.ctx)
+    names.keep(step, ending.own)
     names.update(ending.of_loop)
     return names
 

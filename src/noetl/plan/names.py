@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from noetl.plan.state import Result, State
 from noetl.playbook.scopes import Names, names_of
+from noetl.playbook.views import View
 
 NOT_LOADED: Final = object()
 """Stands for data outside the ledger that nobody asked for."""
@@ -41,6 +42,9 @@ LOOP_FAILED = EventName("loop.done", "call.error", "step.failed", "step.exit", "
 """All rows have ended, and not all of them well."""
 
 
+TIER: Final = "object"
+"""Where a result with a reference is kept, as `_store` tells it: the tier of payloads that every other one is filled from."""
+
 COUNTS: Final = frozenset({"total", "completed", "failed", "frames"})
 """What the result of every loop has; `results`, what its rows came to, stands beside them or behind its reference."""
 
@@ -55,32 +59,35 @@ def whole(result: Result, loaded: Any = NOT_LOADED) -> Any:
     return data
 
 
-def view(result: Result, loaded: Any = NOT_LOADED) -> dict[str, Any]:
-    """Return how a step's result looks in templates: its fields at the top, all of it as `data`, `_ref` beside."""
-    data = whole(result, loaded)
-    names: dict[str, Any] = {**result.selected}
-    if isinstance(data, Mapping):
-        names.update(data)
-        if data.keys() - {"results"} == COUNTS:
-            # As older playbooks read them; derived here, never recorded.
-            names.setdefault("stats", {name: data[name] for name in ("total", "completed", "failed")})
-    names.setdefault("data", data)
-    names.setdefault("status", result.status)
-    names["_ref"] = None if result.ref is None else msgspec.to_builtins(result.ref)
+def view(result: Result, loaded: Any = NOT_LOADED) -> View:
+    """Return how a step's result looks in templates: its own fields, and beside them `data`, `status` and the like."""
+    value = data = whole(result, loaded)
+    if isinstance(data, Mapping) and data.keys() - {"results"} == COUNTS:
+        # As older playbooks read them; derived here, never recorded.
+        value = {**data, "stats": {name: data[name] for name in ("total", "completed", "failed")}}
+    before: dict[str, Any] = {}
+    if result.ref is not None:
+        before |= {"_ref": msgspec.to_builtins(result.ref), "_uri": result.ref.uri, "_store": TIER}
     if result.accumulated is not None:
-        names["accumulated"] = result.accumulated
-    return names
+        before["accumulated"] = result.accumulated
+    beside = {**result.selected, "data": data, "status": result.status}
+    if result.last_task is not None:
+        beside["results"] = {**result.tasks, result.last_task: data}
+    return View(value, before=before, beside=beside)
 
 
 def state_names(
     state: State,
     *,
+    steps: Collection[str],
     asked: frozenset[str],
     loaded: Mapping[str, Any] = {},
     output: Mapping[str, Any] | None = None,
     event: Mapping[str, Any] = {},
 ) -> Names:
     """Return the names for the planner's templates; `loaded` holds data of results that stand outside the ledger.
+
+    `steps` are all there are, whether they have run or not.
 
     Of the results only those asked for are made ready: an execution may have thousands.
     """
@@ -95,6 +102,7 @@ def state_names(
         workload=state.workload,
         ctx=state.ctx,
         results=results,
+        steps=steps,
         event=event,
         output=output,
         job={"uuid": str(state.execution_id), "execution_id": str(state.execution_id)},

@@ -13,6 +13,7 @@ from noetl.playbook.model import Arc, Loop, Playbook, Step
 from noetl.playbook.origins import limit_origins, origins_at
 from noetl.playbook.scopes import CompiledSet, compile_set
 from noetl.playbook.templates import CompiledValue, compile_value, compiled, is_template, names_in
+from noetl.playbook.views import ENVELOPE
 
 
 class PlannedArc(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,9 +174,9 @@ def _planned(playbook: Playbook, step: Step, defaults: LoopDefaults) -> PlannedS
 def _admission(step: Step, number: int, where: str) -> tuple[CompiledValue | None, CompiledValue]:
     rule, origins = step.admit[number], origins_at(step.origins, "spec", "policy", "admit", "rules", number)
     if rule.when is None:
-        return None, compile_value(rule.allow, where, origins_at(origins, "else", "then", "allow"))
-    when = compile_value(rule.when, where, origins_at(origins, "when"))
-    return when, compile_value(rule.allow, where, origins_at(origins, "then", "allow"))
+        return None, compile_value(rule.allow, where, origins_at(origins, "else", "then", "allow"), reading="condition")
+    when = compile_value(rule.when, where, origins_at(origins, "when"), reading="condition")
+    return when, compile_value(rule.allow, where, origins_at(origins, "then", "allow"), reading="condition")
 
 
 def _child_origins(step: Step) -> dict[str, Any]:
@@ -189,7 +190,7 @@ def _arc(arc: Arc, where: str) -> PlannedArc:
         step=arc.step,
         when=None
         if arc.when is None
-        else compile_value(arc.when, f"{where}, field when", origins_at(arc.origins, "when")),
+        else compile_value(arc.when, f"{where}, field when", origins_at(arc.origins, "when"), reading="condition"),
         set=compile_set(arc.set, where, origins_at(arc.origins, "set")),
         takes_errors=is_template(arc.when) and any(map(_is_about_outcome, compiled(arc.when).paths)),
         where=where,
@@ -197,7 +198,7 @@ def _arc(arc: Arc, where: str) -> PlannedArc:
 
 
 def _is_about_outcome(path: tuple[str | int, ...]) -> bool:
-    return path[0] == "event" or (path[0] == "output" and path[1:2] != ("data",))
+    return path[0] == "event" or (path[0] == "output" and len(path) > 1 and path[1] in ENVELOPE - {"data"})
 
 
 def _loop(step: Step, loop: Loop, playbook: Playbook, defaults: LoopDefaults, where: str) -> PlannedLoop:
@@ -218,7 +219,7 @@ def _loop(step: Step, loop: Loop, playbook: Playbook, defaults: LoopDefaults, wh
     )
 
 
-_WITHOUT_DATA = frozenset({"_ref", "status"})
+_WITHOUT_DATA = frozenset({"_ref", "_store", "status"})
 _WITHOUT_ROWS = _WITHOUT_DATA | {"total", "completed", "failed", "frames", "stats"}
 
 
@@ -245,6 +246,6 @@ def _may_show_rows(path: tuple[str | int, ...]) -> bool:
     name, *rest = path
     if rest[:1] == ["data"]:
         rest = rest[1:]
-    elif name == "output":
-        return not rest
+    elif name == "output" and rest and rest[0] in ENVELOPE:
+        return False
     return not rest or rest[0] not in _WITHOUT_ROWS

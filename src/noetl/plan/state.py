@@ -35,6 +35,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ref: PayloadRef | None = None
     selected: dict[str, Any] = {}
     accumulated: Any = None
+    tasks: dict[str, Any] = {}
+    """Of a list of tasks whose results are read one by one: what each came to but for the one whose result is the step's."""
+    last_task: str | None = None
+    """That one."""
 
     @property
     def outside(self) -> PayloadRef | None:
@@ -204,6 +208,8 @@ def _command_ended(state: State, said: Said) -> Changes:
             ref=said.payload_ref,
             selected=result.get("selected", {}),
             accumulated=_gathered(state.results.get(step), said),
+            tasks=result.get("tasks", {}),
+            last_task=result.get("last_task"),
         ),
     )
     return {

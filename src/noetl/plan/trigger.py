@@ -62,6 +62,9 @@ class CommandEnded(msgspec.Struct, frozen=True, kw_only=True):
     data: Any = None
     ref: PayloadRef | None = None
     selected: dict[str, Any] = {}
+    tasks: dict[str, Any] = {}
+    """What the other tasks of a list came to, where somebody reads them, and in `last_task` the one that `data` are of."""
+    last_task: str | None = None
     error: dict[str, Any] | None = None
     helpers: dict[str, Any] = {}
     ctx_writes: dict[str, Any] = {}

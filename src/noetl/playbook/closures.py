@@ -1,6 +1,7 @@
 """Everyday expressions as plain Python functions: a parsed expression goes in, a function of the names comes out.
 
-What is not of the everyday kind is refused with `NotPlain` and left to Jinja.
+What is not of the everyday kind is refused with `NotPlain` and left to Jinja. An expression is asked for its value, or
+for what stands before a dot or in a condition, where a result still has the names beside it.
 """
 
 from __future__ import annotations
@@ -9,17 +10,21 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jinja2 import nodes
+from jinja2 import Undefined, nodes
 from jinja2.nodes import EvalContext
 from jinja2.utils import _PassArg
 
 from noetl.playbook.filters import PLAIN, arithmetic, bounded, presentable, resolved
-from noetl.playbook.sandbox import SANDBOX, error_field
+from noetl.playbook.sandbox import SANDBOX, error_field, ran, reached_item
+from noetl.playbook.views import View, alone
 
 Render = Callable[[Mapping[str, Any]], Any]
 
 _EVALUATION = EvalContext(SANDBOX)
 _MISSING = object()
+DEFAULTS = frozenset({"default", "d"})
+GUARDS = DEFAULTS | {"defined", "undefined"}
+"""Filters and tests that a missing name may be asked about."""
 
 
 class NotPlain(Exception):
@@ -34,12 +39,30 @@ def closure_of(node: nodes.Node) -> Render:
     return make(node)
 
 
+def whole_of(node: nodes.Node) -> Render:
+    """Return the function that evaluates what stands before a dot or in a condition: results keep their names there."""
+    make = _WHOLES.get(type(node))
+    if make is None or (isinstance(node, nodes.Filter) and node.name not in DEFAULTS):
+        return closure_of(node)
+    return make(node)
+
+
 def _constant(node: Any) -> Render:
     value = node.data if isinstance(node, nodes.TemplateData) else node.value
     return lambda _: value
 
 
 def _name(node: nodes.Name) -> Render:
+    whole = _whole_name(node)
+
+    def find(names: Mapping[str, Any]) -> Any:
+        value = whole(names)
+        return value.value if isinstance(value, View) else value
+
+    return find
+
+
+def _whole_name(node: nodes.Name) -> Render:
     name = node.name
     if name in SANDBOX.globals:
         raise NotPlain
@@ -54,29 +77,39 @@ def _name(node: nodes.Name) -> Render:
     return find
 
 
-def _path(node: nodes.Getattr | nodes.Getitem) -> Render:
-    """Return one function for a whole path such as `fetch.rows[0].id`: calls are what it costs to evaluate."""
+def _path(node: nodes.Getattr | nodes.Getitem, *, may_lack: bool = False) -> Render:
+    """Return one function for a whole path such as `fetch.rows[0].id`: calls are what it costs to evaluate.
+
+    One that `may_lack` a part on the way comes to what is missing.
+    """
     keys: list[str | int] = []
     owner: nodes.Node = node
     while (key := _key(owner)) is not None:
         keys.insert(0, key)
         owner = owner.node  # type: ignore[attr-defined]
     if not keys:
-        return _item(node)
-    of, by_name, by_place = closure_of(owner), SANDBOX.getattr, SANDBOX.getitem
+        return _item(node, may_lack=may_lack)
+    of = _guarded(owner) if may_lack else whole_of(owner)
+    by_name, by_place = SANDBOX.getattr, SANDBOX.getitem
 
     def find(names: Mapping[str, Any]) -> Any:
         value = of(names)
         for key in keys:
-            if isinstance(key, int):
-                value = by_place(value, key)
-                continue
-            if type(value) is dict:
-                found = value.get(key, _MISSING)
-                if type(found) in PLAIN:
-                    value = found
-                    continue
-            value = by_name(value, key)
+            if type(key) is str:
+                if type(value) is View:
+                    # The names of an outcome are asked for once per task, so they are found here, too.
+                    found = value.before.get(key, _MISSING)
+                    if type(found) in PLAIN:
+                        value = found
+                        continue
+                elif type(value) is dict:
+                    found = value.get(key, _MISSING)
+                    if type(found) in PLAIN:
+                        value = found
+                        continue
+            if may_lack and isinstance(value, Undefined):
+                return value
+            value = by_place(value, key) if isinstance(key, int) else by_name(value, key)
         return value
 
     return find
@@ -91,11 +124,19 @@ def _key(node: nodes.Node) -> str | int | None:
     return None
 
 
-def _item(node: Any) -> Render:
+def _item(node: Any, *, may_lack: bool = False) -> Render:
     if isinstance(node.arg, nodes.Slice):
         raise NotPlain
-    of, at, look_up = closure_of(node.node), closure_of(node.arg), SANDBOX.getitem
+    of, at = _guarded(node.node) if may_lack else whole_of(node.node), closure_of(node.arg)
+    look_up = reached_item if may_lack else SANDBOX.getitem
     return lambda names: look_up(of(names), at(names))
+
+
+def _guarded(node: nodes.Node) -> Render:
+    """Return the function that evaluates what `default` or `is defined` is asked about: any part of it may be missing."""
+    if isinstance(node, nodes.Getattr | nodes.Getitem):
+        return _path(node, may_lack=True)
+    return whole_of(node)
 
 
 def _called(node: nodes.Filter | nodes.Test) -> Render:
@@ -114,11 +155,24 @@ def _called(node: nodes.Filter | nodes.Test) -> Render:
     if function is error_field and node.args and isinstance(node.args[0], nodes.Const):
         return _error_field(closure_of(node.node), node.args[0].value)
     value, args = closure_of(node.node), [closure_of(arg) for arg in node.args]
+    if node.name in GUARDS:
+        found = _guarded(node.node)
+        value = lambda names: alone(found(names))  # noqa: E731
     if passes is not None:
         first = _EVALUATION if passes is _PassArg.eval_context else SANDBOX
         return lambda names: function(first, value(names), *[arg(names) for arg in args])
     if not args:
         return lambda names: function(value(names))
+    return lambda names: function(value(names), *[arg(names) for arg in args])
+
+
+def _default(node: nodes.Filter) -> Render:
+    """Return the function of `x | default(y)` where names are asked for below it."""
+    if node.node is None or node.kwargs or node.dyn_args or node.dyn_kwargs:
+        raise NotPlain
+    function, value = SANDBOX.filters[node.name], _guarded(node.node)
+    args = [whole_of(node.args[0])] if node.args else []
+    args += [closure_of(arg) for arg in node.args[1:]]
     return lambda names: function(value(names), *[arg(names) for arg in args])
 
 
@@ -157,24 +211,39 @@ def _comparison(node: nodes.Compare) -> Render:
 
 
 def _both(node: nodes.And) -> Render:
-    left, right = closure_of(node.left), closure_of(node.right)
-    return lambda names: left(names) and right(names)
+    whole = _whole_both(node)
+    return lambda names: alone(whole(names))
+
+
+def _whole_both(node: nodes.And) -> Render:
+    left, right = whole_of(node.left), whole_of(node.right)
+    return lambda names: ran(left(names)) and ran(right(names))
 
 
 def _either(node: nodes.Or) -> Render:
-    left, right = closure_of(node.left), closure_of(node.right)
-    return lambda names: left(names) or right(names)
+    whole = _whole_either(node)
+    return lambda names: alone(whole(names))
+
+
+def _whole_either(node: nodes.Or) -> Render:
+    left, right = whole_of(node.left), whole_of(node.right)
+    return lambda names: ran(left(names)) or ran(right(names))
 
 
 def _negation(node: nodes.Not) -> Render:
-    value = closure_of(node.node)
+    value = whole_of(node.node)
     return lambda names: not value(names)
 
 
 def _condition(node: nodes.CondExpr) -> Render:
+    whole = _whole_condition(node)
+    return lambda names: alone(whole(names))
+
+
+def _whole_condition(node: nodes.CondExpr) -> Render:
     if node.expr2 is None:
         raise NotPlain
-    test, first, second = closure_of(node.test), closure_of(node.expr1), closure_of(node.expr2)
+    test, first, second = whole_of(node.test), whole_of(node.expr1), whole_of(node.expr2)
     return lambda names: first(names) if test(names) else second(names)
 
 
@@ -222,3 +291,12 @@ _CLOSURES: dict[type[nodes.Node], Callable[[Any], Render]] = {
     nodes.List: _list,
     nodes.Dict: _mapping,
 }
+
+_WHOLES: dict[type[nodes.Node], Callable[[Any], Render]] = {
+    nodes.Name: _whole_name,
+    nodes.And: _whole_both,
+    nodes.Or: _whole_either,
+    nodes.CondExpr: _whole_condition,
+    nodes.Filter: _default,
+}
+"""Those expressions that may come to a result with its names."""

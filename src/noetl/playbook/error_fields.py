@@ -11,14 +11,14 @@ from typing import Final
 from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
+from noetl.playbook.closures import GUARDS
 from noetl.playbook.sandbox import SANDBOX
 
 ERROR_FIELDS: Final = frozenset({
-    "kind", "message", "retryable", "code", "source", "http_status", "retry_after", "pg_code", "exception_type",
-    "details",
+    "kind", "message", "retryable", "code", "source", "http_status", "status", "retry_after", "pg_code",
+    "exception_type", "details",
 })  # fmt: skip
-"""What every error has; see `noetl.execute.outcome.Problem`."""
-_GUARDS: Final = frozenset({"default", "d", "defined", "undefined"})
+"""What every error has; see `noetl.execute.outcome.Problem`. `status` is `http_status` by another name."""
 
 
 def with_error_fields(tree: nodes.Template) -> nodes.Template:
@@ -49,7 +49,7 @@ class _Rewriting(NodeTransformer):
 
     def _guarding(self, node: nodes.Filter | nodes.Test) -> nodes.Node:
         asked = node.node
-        if asked is None or node.name not in _GUARDS or _field(asked) is None:
+        if asked is None or node.name not in GUARDS or _field(asked) is None:
             return self.generic_visit(node)
         node.args = [self.visit(argument) for argument in node.args]
         return node

@@ -7,15 +7,19 @@ operators and raise errors by the same sandbox, so they differ in speed alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Template as JinjaTemplate
 from jinja2 import nodes
-from jinja2.visitor import NodeTransformer
 
-from noetl.playbook.closures import NotPlain, Render, closure_of
+from noetl.playbook.closures import NotPlain, Render, closure_of, whole_of
 from noetl.playbook.filters import OUTPUT_MAX, PLAIN, bounded, presentable
-from noetl.playbook.sandbox import SANDBOX, Absent, refuse_absent
+from noetl.playbook.hardened import hardened
+from noetl.playbook.sandbox import SANDBOX, Absent, ran, refuse_absent
+from noetl.playbook.views import View
+
+Reading = Literal["value", "condition", "whole"]
+"""How what an expression came to is taken: as its value, as what a condition asks, or as a result with its names."""
 
 
 class FailedAt(Exception):
@@ -27,22 +31,32 @@ class FailedAt(Exception):
         self.error = error
 
 
-def value_of(expression: nodes.Expr) -> Render:
-    """Return the function that gives an expression's own value."""
+def value_of(expression: nodes.Expr, reading: Reading = "value") -> Render:
+    """Return the function that gives an expression's own value, as a reading takes it."""
     try:
-        closure = closure_of(expression)
+        closure = closure_of(expression) if reading == "value" else whole_of(expression)
     except NotPlain:
-        return _value_by_jinja(expression)
+        return _value_by_jinja(expression, reading)
     line = expression.lineno
 
     def render(names: Mapping[str, Any]) -> Any:
         try:
             value = closure(names)
-            return value if type(value) in PLAIN else presentable(value)
+            return value if type(value) in PLAIN else _settled(value, reading)
         except Exception as error:
             raise FailedAt(line, error) from None
 
     return render
+
+
+def _settled(value: Any, reading: Reading) -> Any:
+    if reading == "whole" and isinstance(value, View):
+        return value
+    if reading == "condition":
+        value = ran(value)
+        if isinstance(value, View) and value.value is None:
+            return True  # a step that ran and gave nothing has run all the same
+    return presentable(value)
 
 
 def text_of(tree: nodes.Template) -> Render:
@@ -74,31 +88,10 @@ def text_of(tree: nodes.Template) -> Render:
     return render
 
 
-class _Hardened(NodeTransformer):
-    """Puts the checks into a tree that Jinja offers no other hook for."""
-
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        return _filtered(node, "bounded")
-
-    def visit_List(self, node: nodes.List) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        node.items = [_filtered(item, "presentable") for item in node.items]
-        return node
-
-    def visit_Pair(self, node: nodes.Pair) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        node.key, node.value = _filtered(node.key, "presentable"), _filtered(node.value, "presentable")
-        return node
-
-
-def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
-    return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno, environment=SANDBOX)
-
-
-def _value_by_jinja(expression: nodes.Expr) -> Render:
+def _value_by_jinja(expression: nodes.Expr, reading: Reading = "value") -> Render:
+    # What is assigned keeps its names, so that every reading can be made of it.
     assignment = nodes.Assign(nodes.Name("noetl_value", "store"), expression, lineno=expression.lineno)
-    template = _by_jinja(nodes.Template([assignment], lineno=1))
+    template = SANDBOX.from_string(hardened(nodes.Template([assignment], lineno=1)))
 
     def render(names: Mapping[str, Any]) -> Any:
         context = template.new_context(names, shared=True)  # type: ignore[arg-type]
@@ -106,7 +99,7 @@ def _value_by_jinja(expression: nodes.Expr) -> Render:
         try:
             for _ in template.root_render_func(context):
                 pass
-            value = presentable(context.vars["noetl_value"])
+            value = _settled(context.vars["noetl_value"], reading)
             if Absent.made != absent:
                 refuse_absent(value)
         except Exception as error:
@@ -117,7 +110,7 @@ def _value_by_jinja(expression: nodes.Expr) -> Render:
 
 
 def _text_by_jinja(tree: nodes.Template) -> Render:
-    template = _by_jinja(tree)
+    template = SANDBOX.from_string(hardened(tree))
 
     def render(names: Mapping[str, Any]) -> str:
         made, size = [], 0
@@ -132,10 +125,6 @@ def _text_by_jinja(tree: nodes.Template) -> Render:
         return "".join(made)
 
     return render
-
-
-def _by_jinja(tree: nodes.Template) -> JinjaTemplate:
-    return SANDBOX.from_string(_Hardened().visit(tree))
 
 
 def _line_in(template: JinjaTemplate, error: Exception) -> int:

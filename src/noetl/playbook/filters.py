@@ -14,6 +14,8 @@ import orjson
 from jinja2 import Undefined
 from jinja2.filters import do_format, do_indent
 
+from noetl.playbook.views import View
+
 OUTPUT_MAX = 16 * 1024 * 1024
 _TOO_LARGE = f"the value is larger than {OUTPUT_MAX} characters or items"
 _POWER_MAX_BITS = 65_536
@@ -36,6 +38,8 @@ def presentable(value: Any) -> Any:
     """Return what an expression came to as a value of its own; a missing name or a bare method is an error."""
     if type(value) in PLAIN:
         return value
+    if isinstance(value, View):
+        return presentable(value.value)
     if isinstance(value, Undefined):
         str(value)
     if isinstance(value, str):

@@ -24,6 +24,8 @@ from noetl.playbook.filters import (
     resolved,
 )
 from noetl.playbook.reference_fields import reference_field
+from noetl.playbook.result_fields import repeated_field
+from noetl.playbook.views import NOWHERE, View, alone
 
 _PADDING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
 
@@ -43,6 +45,13 @@ class Absent(StrictUndefined):
     @property
     def _undefined_message(self) -> str:
         return self._undefined_hint or str(self._undefined_name)
+
+
+class NotRun(Absent):
+    """A step that has not run: false in a condition, and in any other use as absent as a name that nobody gives."""
+
+    def __bool__(self) -> bool:  # type: ignore[override]
+        return False
 
 
 def refuse_absent(value: Any) -> None:
@@ -97,18 +106,30 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Look up `obj.attribute`: a mapping's entry first, then what the sandbox lets be read."""
+        if isinstance(obj, View):
+            found = obj.find(attribute)
+            if found is not NOWHERE:
+                return resolved(found)
+            if attribute == "get":
+                return obj.get
+            obj = obj.value
         if isinstance(obj, Mapping):
             try:
                 return resolved(obj[attribute])
             except (KeyError, TypeError):
-                if (made := reference_field(obj, attribute)) is not None:
+                if (made := _made_field(obj, attribute)) is not None:
                     return made
         return resolved(super().getattr(obj, attribute))
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Look up `obj[argument]`."""
+        if isinstance(obj, View):
+            found = obj.find(argument)
+            if found is not NOWHERE:
+                return resolved(found)
+            obj = obj.value
         found = super().getitem(obj, argument)
-        if isinstance(found, Undefined) and (made := reference_field(obj, argument)) is not None:
+        if isinstance(found, Undefined) and (made := _made_field(obj, argument)) is not None:
             return made
         return resolved(found)
 
@@ -128,7 +149,28 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return bounded(super().call(__context, __obj, *args, **kwargs))
 
 
+def _made_field(value: Any, name: Any) -> Any:
+    """Return a field that is recorded nowhere because others tell it."""
+    made = reference_field(value, name)
+    return repeated_field(value, name) if made is None else made
+
+
 SANDBOX = Sandbox()
+
+
+def reached(value: Any, key: str) -> Any:
+    """Look up `value.key`; where the value is missing already, that is what is missing."""
+    return value if isinstance(value, Undefined) else SANDBOX.getattr(value, key)
+
+
+def reached_item(value: Any, key: Any) -> Any:
+    """Look up `value[key]`; where the value is missing already, that is what is missing."""
+    return value if isinstance(value, Undefined) else SANDBOX.getitem(value, key)
+
+
+def ran(value: Any) -> Any:
+    """Return a value as a condition takes it: a step that has not run is false."""
+    return False if isinstance(value, NotRun) else value
 
 
 def error_field(error: Any, name: str) -> Any:
@@ -138,4 +180,10 @@ def error_field(error: Any, name: str) -> Any:
     return None if error is None else SANDBOX.getattr(error, name)
 
 
-SANDBOX.filters["error_field"] = error_field
+SANDBOX.filters |= {
+    "alone": alone,
+    "error_field": error_field,
+    "ran": ran,
+    "reached": reached,
+    "reached_item": reached_item,
+}

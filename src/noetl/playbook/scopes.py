@@ -6,14 +6,16 @@ what other runs see is never touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from noetl.errors import PlaybookInvalid, TemplateFailed
 from noetl.playbook.origins import origins_at
+from noetl.playbook.sandbox import NotRun
 from noetl.playbook.templates import CompiledValue, compile_value
+from noetl.playbook.views import output_view
 
 ScopeName = Literal["ctx", "iter", "step"]
 
@@ -25,11 +27,21 @@ RESERVED = LOCALS | {
 
 
 class Names(dict[str, Any]):
-    """The names of one run of a step, or of one row of it, with the writes made so far by dotted path."""
+    """The names of one run of a step, or of one row of it, with the writes made so far by dotted path.
 
-    __slots__ = ("ctx_writes", "iter_writes", "step_writes")
+    A value of `ctx` is also there by its bare name, unless something that comes before it has that name. A binding of
+    `input` is found by its bare name where nothing else is called so.
+    """
 
-    def __init__(self, names: Mapping[str, Any]) -> None:
+    __slots__ = ("_above", "_own", "_steps", "ctx_writes", "iter_writes", "step_writes")
+
+    def __init__(
+        self,
+        names: Mapping[str, Any],
+        *,
+        above: frozenset[str] = frozenset(),
+        steps: Collection[str] = frozenset(),
+    ) -> None:
         super().__init__(names)
         self["iter"] = {**self.get("iter", _EMPTY)}
         self["step"] = {**self.get("step", _EMPTY)}
@@ -38,6 +50,37 @@ class Names(dict[str, Any]):
         self.ctx_writes: dict[str, Any] = {}
         self.iter_writes: dict[str, Any] = {}
         self.step_writes: dict[str, Any] = {}
+        self._above, self._steps = above, steps
+        self._own: set[str] = set()
+        """Names that come before values of `ctx`, besides those `above` them, and that this run alone has."""
+        if isinstance(names, Names):
+            self._above, self._steps, self._own = names._above, names._steps, set(names._own)
+
+    def __missing__(self, name: str) -> Any:
+        given = self.get("input")
+        if isinstance(given, Mapping) and name in given:
+            return given[name]
+        if name in self._steps:
+            return NotRun(name=name)
+        raise KeyError(name)
+
+    def keep(self, name: str, value: Any) -> None:
+        """Give a name a value that comes before a value of `ctx` of that name; names of the language stay."""
+        if name not in RESERVED:
+            self[name] = value
+            self._own.add(name)
+
+    def is_kept(self, name: str) -> bool:
+        """Tell whether this run has given a name a value of its own."""
+        return name in self._own
+
+    def put_ctx(self, ctx: Mapping[str, Any], changed: Iterable[str]) -> None:
+        """Take over the shared values, of which those at some dotted paths have changed."""
+        self["ctx"] = ctx
+        for path in changed:
+            name = path.partition(".")[0]
+            if name not in RESERVED and name not in self._above and name not in self._own:
+                self[name] = ctx[name]
 
     def for_run(self, **values: Any) -> Names:
         """Return names for another run of the step, with these values besides; what it writes stays with it."""
@@ -52,15 +95,15 @@ class Names(dict[str, Any]):
         names["iter"].update(fields, _index=index, _first=index == 0, _last=is_last)
         names["iter"][iterator] = row
         names["loop"] = {"index": index, "first": index == 0, "last": is_last, "length": length, "done": False}
-        if iterator not in RESERVED:
-            names[iterator] = row
+        names.keep(iterator, row)
         return names
 
     def for_frame(self, iterator: str, rows: list[Any], frame: Mapping[str, Any]) -> Names:
-        """Return names for a frame whose rows are worked off together, as `frame.rows` and `iter.<iterator>_rows`."""
+        """Return names for a frame whose rows are worked off together: `frame.rows`, `iter.<iterator>`, `iter.<iterator>_rows`."""
         names = Names(self)
         names["frame"] = {**frame, "rows": rows, "row_count": len(rows)}
-        names["iter"][f"{iterator}_rows"] = rows
+        names["iter"][iterator] = names["iter"][f"{iterator}_rows"] = rows
+        names.keep(iterator, rows)
         return names
 
 
@@ -73,18 +116,20 @@ def names_of(
     workload: Mapping[str, Any] = _EMPTY,
     ctx: Mapping[str, Any] = _EMPTY,
     results: Mapping[str, Any] = _EMPTY,
+    steps: Collection[str] = (),
     input: Mapping[str, Any] = _EMPTY,  # noqa: A002
     event: Mapping[str, Any] = _EMPTY,
     catalog_id: object = None,
     job: Mapping[str, Any] = _EMPTY,
     keychain: Mapping[str, Any] = _EMPTY,
-    output: Any = None,
+    output: Mapping[str, Any] | None = None,
 ) -> Names:
     """Return the names every run of a step starts from; `results` are those of other steps, by step.
 
-    A step's name comes before a workload key, that before a value of `ctx`, and a scope's name before all.
+    A step's name comes before a value of `ctx`, that before a workload key, and a scope's name before all. `steps` are
+    all there are: one that has not run is known to conditions.
     """
-    names: dict[str, Any] = {**ctx, **workload, "job": job, **results}
+    names: dict[str, Any] = {**workload, **ctx, "job": job, **results}
     names |= {
         "workload": workload,
         "ctx": ctx,
@@ -99,8 +144,8 @@ def names_of(
     for absent in (LOCALS | {"loop", "frame"}) & names.keys():
         del names[absent]
     if output is not None:
-        names["output"] = output
-    return Names(names)
+        names["output"] = output_view(output)
+    return Names(names, above=frozenset({"job", *results}), steps=steps)
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -141,16 +186,24 @@ def _assignment(key: str, value: Any, where: str, origins: Any) -> Assignment:
     return Assignment("ctx", tuple(parts), compiled, f"{where}.{key}")
 
 
-def apply_set(names: Names, assignments: CompiledSet | Mapping[str, Any]) -> dict[str, Any]:
-    """Write values into a run's names and return them by full path. All are rendered before the first is written."""
+def apply_set(names: Names, assignments: CompiledSet | Mapping[str, Any], *, may_lack: bool = False) -> dict[str, Any]:
+    """Write values into a run's names and return them by full path. All are rendered before the first is written.
+
+    Where they `may_lack` what they ask for, as after an error, those that do are left out.
+    """
     if isinstance(assignments, Mapping):
         assignments = compile_set(assignments, "set")
+    if may_lack:
+        assignments = tuple(one for one in assignments if not _lacks(one, names))
     rendered = [assignment.value.render(names) for assignment in assignments]
     # Checked before the first write, too: a `set` happens as a whole or not at all.
     changed: dict[str, Any] = {}
     for assignment, value in zip(assignments, rendered, strict=True):
         scope = assignment.scope
         changed[scope] = _with(changed.get(scope, names[scope]), assignment.path, value, assignment)
+    if "ctx" in changed:
+        ctx, paths = changed.pop("ctx"), [one.dotted for one in assignments if one.scope == "ctx"]
+        names.put_ctx(ctx, paths)
     names.update(changed)
     written = {}
     for assignment, value in zip(assignments, rendered, strict=True):
@@ -160,6 +213,16 @@ def apply_set(names: Names, assignments: CompiledSet | Mapping[str, Any]) -> dic
         record[assignment.dotted] = value
         written[f"{assignment.scope}.{assignment.dotted}"] = value
     return written
+
+
+def _lacks(assignment: Assignment, names: Names) -> bool:
+    try:
+        assignment.value.render(names)
+    except TemplateFailed as failure:
+        if "missing" in failure.details:
+            return True
+        raise
+    return False
 
 
 def _private(names: Names, scope: ScopeName) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from jinja2.exceptions import SecurityError, TemplateError
 from noetl.errors import NoetlError, TemplateFailed
 from noetl.playbook.closures import Render
 from noetl.playbook.error_fields import with_error_fields
-from noetl.playbook.expressions import FailedAt, text_of, value_of
+from noetl.playbook.expressions import FailedAt, Reading, text_of, value_of
 from noetl.playbook.filters import resolved
 from noetl.playbook.origins import Origin, origins_at
-from noetl.playbook.sandbox import SANDBOX
+from noetl.playbook.sandbox import SANDBOX, NotRun
 
 Path = tuple[str | int, ...]
 
@@ -61,7 +61,7 @@ class Template:
 
     __slots__ = ("_lines", "_render", "is_expression", "names", "paths", "source")
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, reading: Reading = "value") -> None:
         self.source = source
         tree = SANDBOX.parse(source) if is_template(source) else _as_it_is(source)
         self.names = frozenset(meta.find_undeclared_variables(tree)) - frozenset(SANDBOX.globals)
@@ -73,7 +73,7 @@ class Template:
             tree = with_error_fields(tree)
         expression = _only_expression(tree)
         self.is_expression = expression is not None
-        self._render = text_of(tree) if expression is None else value_of(expression)
+        self._render = text_of(tree) if expression is None else value_of(expression, reading)
 
     def render(self, names: Mapping[str, Any], where: str = "template", origin: Origin | None = None) -> Any:
         """Return what the template comes to with these names; `where` and its line are said in the error if it cannot."""
@@ -103,6 +103,8 @@ class Template:
             said = f"{part!r} is undefined" if part else "a name that is only known at run time is undefined"
             if is_clock(part):
                 said += f" ({NO_CLOCK})"
+            elif part and isinstance(_named(names, part), NotRun):
+                said += " (the step has not run)"
             name, details = part.rpartition(".")[2], {"missing": whole}
         place = f"in {self._excerpt(name, line)} ({_line(line, origin)})"
         return TemplateFailed(f"{where}: {said} {place}", hint=None, where=where, line=line, **details)
@@ -113,7 +115,7 @@ class Template:
             value: Any = names
             for depth, key in enumerate(path):
                 if depth == 0:
-                    value = resolved(names[key]) if key in names else SANDBOX.undefined(name=str(key))  # type: ignore[index]
+                    value = _named(names, str(key))
                 else:
                     value = SANDBOX.getattr(value, key) if isinstance(key, str) else SANDBOX.getitem(value, key)
                 if isinstance(value, Undefined):
@@ -134,6 +136,13 @@ class Template:
         return text if len(text) <= 120 else text[:117] + "..."
 
 
+def _named(names: Mapping[str, Any], name: str) -> Any:
+    try:
+        return resolved(names[name])
+    except KeyError:
+        return SANDBOX.undefined(name=name)
+
+
 def _line(line: int, origin: Origin | None) -> str:
     return f"line {line} of the template" if origin is None else f"line {origin.of(line)} of the playbook"
 
@@ -146,10 +155,10 @@ def _reason(error: Exception) -> str:
 
 
 @lru_cache(maxsize=8192)
-def compiled(source: str) -> Template:
+def compiled(source: str, reading: Reading = "value") -> Template:
     """Return the template of a source text; the same text is compiled once."""
     try:
-        return Template(source)
+        return Template(source, reading)
     except TemplateSyntaxError as error:
         raise TemplateFailed(f"{error.message} (line {error.lineno} of the template)", line=error.lineno) from None
     except Exception as error:
@@ -177,14 +186,15 @@ class CompiledValue:
         self.is_constant = is_constant
 
 
-def compile_value(value: Any, where: str, origins: Any = None) -> CompiledValue:
+def compile_value(value: Any, where: str, origins: Any = None, *, reading: Reading = "value") -> CompiledValue:
     """Return a value ready to be rendered often; `where` is text such as `step fetch, task get, field url`.
 
-    `origins` tell in which lines of the playbook its templates stand.
+    `origins` tell in which lines of the playbook its templates stand. How a value that is one template is taken is said
+    by `reading`.
     """
     if isinstance(value, str) and is_template(value):
         try:
-            template = compiled(value)
+            template = compiled(value, reading)
         except TemplateFailed as error:
             failure = TemplateFailed(f"{where}: {error.message}")
             failure.details = {**error.details, "where": where}

@@ -140,6 +140,7 @@ async def open_worker(
         resources=resources,
         find=dispatch.reference,
         inline_bytes=runtime.settings.payload_store.threshold_bytes,
+        frame_ctx_bytes=runtime.settings.runtime.scheduler.max_frame_ctx_bytes,
     )
     worker = Worker(
         name or f"{producer_of(runtime, 'worker')}/{socket.gethostname()}",

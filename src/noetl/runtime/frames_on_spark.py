@@ -107,7 +107,7 @@ class OnExecutor:
             store = for_consumer(open_payloads(self._settings), "spark")
             services = Services(
                 scope=self._scope, tools=tools, secrets=secrets, store=store, resources=resources,
-                find=dispatch.reference,
+                find=dispatch.reference, frame_ctx_bytes=self._settings.runtime.scheduler.max_frame_ctx_bytes,
             )  # fmt: skip
             yield services, dispatch
 

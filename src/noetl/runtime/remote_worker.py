@@ -57,6 +57,7 @@ async def open_remote_worker(
             resources=resources,
             find=dispatch.reference,
             inline_bytes=settings.payload_store.threshold_bytes,
+            frame_ctx_bytes=settings.runtime.scheduler.max_frame_ctx_bytes,
         )
         most = settings.runtime.scheduler.max_inflight_frames_per_worker
         worker = Worker(name, dispatch, services, slots=slots, wish=wish_of(settings), most_loops=most)

@@ -49,6 +49,11 @@ class Scheduler(Section):
         description="Frames one worker may hold at a time, so that loops leave some of its slots to other work; null: as many "
         "as it has slots.",
     )
+    max_frame_ctx_bytes: Count = Field(
+        default=1_048_576,
+        description="Bytes, as JSON, that the rows of one frame may set in `ctx`; a row that would go beyond fails. What does "
+        "not fit into the event of the frame is kept as a payload.",
+    )
     max_child_depth: Count = Field(
         default=50,
         description="Levels that playbooks may call each other down; a task that would start a playbook deeper fails.",

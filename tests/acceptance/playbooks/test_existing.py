@@ -29,7 +29,7 @@ def run(playbooks: Playbooks) -> Run:
     async def run(name: str, **workload: Any) -> State:
         text = (CORPUS / f"{name}.yaml").read_text()
         told = [f"{one.line}:{one.column} {one.code}" for one in problems_of(text)]
-        assert f"# expect: {', '.join(told)}" == text.split("\n", 1)[0]
+        assert f"# expect: {', '.join(told)}".rstrip() == text.split("\n", 1)[0]
         state = await playbooks.run(text, workload)
         assert state.status == "COMPLETED", state.error
         return state
@@ -153,6 +153,66 @@ async def test_rows_go_from_http_into_tables(run: Run, user_database: asyncpg.Co
     assert user_database
     state = await run("http_into_tables", api=api)
     assert state.results["count"].data["rows"] == [{"people": 12, "first": "user-1,user-2,user-3"}]
+
+
+async def test_statements_and_answers_are_read_one_by_one(
+    run: Run, playbooks: Playbooks, user_database: asyncpg.Connection, api: str
+) -> None:
+    """INV-167."""
+    assert user_database
+    state = await run("statements_one_by_one", rows=240)
+    assert state.results["report"].data == {
+        "counts": [0, 240, 240], "kinds": ["k0", "k1", "k2"], "in_code": [240, 3],
+        "loaded": [240, True, ["columns", "row_count", "rows", "statement_count", "status"]], "by_name": 240,
+        "twice": 240 * 241,
+    }  # fmt: skip
+    assert "command_0" not in state.results["load"].data, "the rows of one statement are recorded once"
+    assert "command_4" not in state.results["seed"].data
+
+    state = await run("answers_with_a_body", api=api)
+    first = state.ctx["answer"]["data"]["data"][0]["id"]
+    checked = {"same": True, "recorded": False, "first": first, "tasks": 2, "by_name": 200}
+    assert state.results["check"].data == checked
+    shared = {name: state.ctx.get(name) for name in ("code", "seen", "never", "why", "status")}
+    assert shared == {"code": 404, "seen": "error 404", "never": None, "why": "ok", "status": 404}
+
+
+async def test_names_are_found_where_playbooks_look_for_them(run: Run) -> None:
+    """INV-168, INV-169."""
+    state = await run("names_a_task_sets")
+    seen = [[n] * 4 for n in (10, 20, 30)]
+    rows = [[10, 10], [20, 20], [30, 30]]
+    assert state.results["end"].data == {"page": 4, "of_workload": 1, "seen": seen, "rows": rows, "last": 30}
+    assert state.ctx["told"] == "ok fetched True"
+
+    state = await run("what_may_be_missing")
+    text = state.results["start"].data.pop("text")
+    assert text.split() == ["absent", "z"]
+    assert state.results["start"].data == {
+        "host": "db", "deep": 1, "item": "none", "defined": False, "not_run": "not run",
+    }  # fmt: skip
+    assert state.results["join"].data == {
+        "taken": "from left", "again": "from left", "both": "one", "text": "left",
+    }  # fmt: skip
+    state = await run("what_may_be_missing", left=False)
+    assert state.results["join"].data["taken"] == "from right"
+
+    state = await run("frames_as_lists")
+    assert state.results["end"].data == {
+        "text": [50_000, "3"], "last": 12, "together": [{"sum": 3, "same": True}, {"sum": 12, "same": True}],
+        "before": [0, 50_000, 50_000, 50_000],
+    }  # fmt: skip
+
+    state = await run("results_as_values")
+    counts = {"total": 2, "completed": 2, "failed": 0}
+    assert state.results["end"].data == {
+        "mapping": {"n": 1, "kind": "own"}, "text": '{"kind":"own","n":1}',
+        "parts": [{"n": 1, "kind": "own"}, "ok", "own"], "rows": [1, 2], "count": 5, "refs": [False, True],
+        "stores": ["inline", "object"], "each": {**counts, "frames": 1, "results": [2, 4], "stats": counts},
+        "again": [3, 5], "tasks": {"one": {"a": 1}, "two": {"more": True}, "three": None},
+        "by_name": [2, "ok", "ok"], "given": [1, "ok", ["kind", "n"], [1, 2], "ok"],
+    }  # fmt: skip
+    assert state.ctx == {"own": 1}
 
 
 def test_every_file_of_the_corpus_is_run_here() -> None:

@@ -141,19 +141,23 @@ async def test_what_a_later_row_writes_over_is_gone(playbooks: Playbooks) -> Non
     assert (state.status, state.ctx) == ("COMPLETED", {"a": {"new": 2}})
 
 
-async def test_rows_that_set_more_than_an_event_holds_fail_and_are_told_why(playbooks: Playbooks) -> None:
+async def test_rows_that_set_more_than_allowed_fail_and_are_told_why(playbooks: Playbooks) -> None:
     state = await loop(
         playbooks,
         "{frame: {max_rows: 10}}",
-        tool="{kind: python, code: \"result = 'x' * 5000\", set: {ctx.all: '{{ (ctx.all | default([])) + [output.data] }}'}}",
+        tool="{kind: python, code: \"result = 'x' * 170000\", set: {ctx.all: '{{ (ctx.all | default([])) + [output.data] }}'}}",
         rows=list(range(10)),
     )
 
     assert state.status == "FAILED"
     assert (state.error or "").startswith("4 of 10 rows failed; first: row 6: ")
-    assert len(state.ctx["all"]) == 6
+    assert [len(text) for text in state.ctx["all"]] == [170_000] * 6
     (committed,) = await playbooks.events(state.execution_id, "frame.committed")
-    assert "set more than 32768 bytes in ctx" in committed["result"]["errors"][0]["message"]
+    told = committed["result"]["errors"][0]["message"]
+    assert "set more than 1048576 bytes in ctx (runtime.scheduler.max_frame_ctx_bytes)" in told
+    assert list(committed["context"]["set"]["all"]) == ["noetl.payload"], "what is large is not in the event"
+    (kept,) = await playbooks.events(state.execution_id, "artifact.stored")
+    assert kept["payload_ref"].sha256 == committed["context"]["set"]["all"]["noetl.payload"]["sha256"]
 
 
 async def test_rows_that_fail_are_counted_and_named_and_arcs_decide(playbooks: Playbooks) -> None:

@@ -286,9 +286,53 @@ async def test_a_tasks_own_set_comes_before_its_rules() -> None:
     assert result.ctx_writes == {"n": 7, "m": 8}
 
 
-async def test_a_failed_task_sets_nothing_of_its_own() -> None:
-    result = await Runner(http=Scripted(LATE))(http(set={"ctx.n": 2}, policy=rules((ON_ERROR, {"do": "continue"}))))
-    assert (result.status, result.ctx_writes) == ("ok", {})
+@pytest.mark.parametrize("do", ["continue", "break"])
+async def test_a_failed_task_that_a_rule_lets_pass_sets_what_it_can(do: str) -> None:
+    """INV-168."""
+    wanted = {"ctx.why": "{{ output.error.kind }}", "ctx.rows": "{{ output.data.rows }}", "ctx.whole": "{{ output }}"}
+    policy = rules((ON_ERROR, {"do": do, "set": {"ctx.said": "{{ ctx.why }}!"}}))
+    result = await Runner(http=Scripted(LATE))(http(set=wanted, policy=policy))
+    assert result.status == "ok"
+    assert result.ctx_writes == {"why": "timeout", "whole": None, "said": "timeout!"}
+
+
+async def test_a_failed_task_that_fails_its_step_sets_nothing() -> None:
+    result = await Runner(http=Scripted(LATE))(http(set={"ctx.n": 2}, policy=rules((ON_ERROR, {"do": "fail"}))))
+    assert (result.status, result.ctx_writes) == ("error", {})
+    again = await Runner(http=Scripted(LATE, Outcome(data=1)))(
+        http(set={"ctx.tries": "{{ ctx.tries | default([]) + [_attempt] }}"}, policy=rules((ON_ERROR, {"do": "retry"})))
+    )
+    assert again.ctx_writes == {"tries": [2]}
+
+
+async def test_a_set_that_failed_is_not_tried_again_because_a_rule_lets_it_pass() -> None:
+    result = await Runner(http=Scripted(Outcome(data={})))(
+        http(set={"ctx.n": "{{ output.data.gone }}", "ctx.m": 1}, policy=rules((ON_ERROR, {"do": "continue"})))
+    )
+    assert (result.status, result.ctx_writes, result.swallowed) == ("ok", {}, 1)
+
+
+async def test_a_name_that_a_task_sets_is_there_for_the_next_one() -> None:
+    """INV-168."""
+    get, put = Scripted(Outcome(data={"n": 7, "status": "own", "rows": [4]})), Scripted(Outcome(data=1))
+    put.kind = "shell"
+    seen = {
+        "bare": "{{ got }}", "shared": "{{ ctx.got }}", "whole": "{{ all }}", "own": "{{ all.status }}",
+        "outcome": "{{ how }}", "deep": "{{ deep.n }}", "one": "{{ fetch.data.n + fetch.n }}", "ok": "{{ fetch.status }}",
+    }  # fmt: skip
+    result = await Runner(http=get, shell=put)(
+        http(set={
+            "got": "{{ output.n }}", "all": "{{ output }}", "how": "{{ [output.status, output.data.status] }}",
+            "ctx.deep.n": "{{ output.rows[0] }}",
+        }),
+        Task(name="use", kind="shell", input=seen),
+    )  # fmt: skip
+    assert result.error is None
+    assert put.calls[0].input == {
+        "bare": 7, "shared": 7, "whole": {"n": 7, "status": "own", "rows": [4]}, "own": "own", "outcome": ["ok", "own"],
+        "deep": 4, "one": 14, "ok": "own",
+    }  # fmt: skip
+    assert (result.results["fetch"]["n"], result.last) == (7, "use")
 
 
 async def test_a_set_that_cannot_be_rendered_makes_the_task_fail() -> None:

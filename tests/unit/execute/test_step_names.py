@@ -98,4 +98,5 @@ async def test_code_that_asks_for_a_name_gets_the_whole_of_it_once_fetched() -> 
     assert (await held.whole())["total"] == 3
     assert (await big.whole())["n"] == 1
     assert store.read == ["l", "frame", "big"]
-    assert found["small"] == {"data": 7, "status": "ok", "_ref": None}
+    assert (found["small"].value, found["small"]["data"], found["small"]["status"]) == (7, 7, "ok")
+    assert "_ref" not in found["small"]

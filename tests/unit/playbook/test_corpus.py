@@ -18,7 +18,8 @@ def files(folder: str) -> list[object]:
 
 
 def expected(file: Path) -> list[str]:
-    return file.read_text().split("\n", 1)[0].removeprefix("# expect: ").split(", ")
+    listed = file.read_text().split("\n", 1)[0].removeprefix("# expect:").strip()
+    return listed.split(", ") if listed else []
 
 
 def told(problems: list[Problem]) -> list[str]:
@@ -60,10 +61,10 @@ def test_a_doubtful_playbook_is_accepted_with_a_warning(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", files("existing"))
-def test_a_playbook_as_users_have_them_is_read_with_warnings_alone(file: Path) -> None:
+def test_a_playbook_as_users_have_them_is_read_with_warnings_at_most(file: Path) -> None:
     problems = problems_of(file.read_text())
     assert told(problems) == expected(file)
-    assert {problem.severity for problem in problems} == {"warning"}
+    assert {problem.severity for problem in problems} <= {"warning"}
     assert all(problem.suggestion for problem in problems)
 
 

@@ -10,17 +10,18 @@ from noetl.errors import TemplateFailed
 from noetl.execute.outcome import Outcome, Problem, failed
 from noetl.playbook.error_fields import ERROR_FIELDS
 from noetl.playbook.templates import compiled
+from noetl.playbook.views import output_view
 
 FINE = Outcome(data=1).as_output(attempt=1, duration_ms=1.0)
 LATE = failed("timeout", "late", retryable=True).as_output(attempt=1, duration_ms=1.0)
 
 
 def rendered(source: str, output: Any) -> Any:
-    return compiled(source).render({"output": output})
+    return compiled(source).render({"output": output_view(output)})
 
 
 def test_the_fields_are_those_that_every_error_has() -> None:
-    assert set(Problem.__struct_fields__) == ERROR_FIELDS
+    assert {*Problem.__struct_fields__, "status"} == ERROR_FIELDS
 
 
 @pytest.mark.parametrize("field", sorted(ERROR_FIELDS))
@@ -58,7 +59,7 @@ def test_a_condition_may_ask_for_the_error_first(source: str, fine: Any, late: A
 def test_the_error_itself_stays_null_for_whoever_records_it() -> None:
     assert FINE["error"] is None
     assert rendered("{{ output.error }}", FINE) is None
-    assert rendered("{{ output }}", FINE) == FINE
+    assert rendered("{{ output }}", FINE) == FINE["data"]
 
 
 def test_what_an_error_does_not_say_is_null() -> None:

@@ -11,7 +11,9 @@ from noetl.errors import TemplateFailed, Unavailable
 from noetl.playbook import expressions
 from noetl.playbook.filters import OUTPUT_MAX
 from noetl.playbook.sandbox import SANDBOX
+from noetl.playbook.scopes import Names
 from noetl.playbook.templates import compile_value, compiled, holds, is_template, names_in
+from noetl.playbook.views import View
 
 NAMES: dict[str, Any] = {
     "iter": {"page": 3, "job": {"id": 7, "url": "/x"}, "_index": 0, "more": True},
@@ -358,15 +360,26 @@ expressions_of_names = st.recursive(
 )
 
 
-@given(expressions_of_names, st.dictionaries(st.sampled_from(["x", "y"]), plain_values))
-def test_closures_and_jinja_agree(expression: str, names: dict[str, Any]) -> None:
-    source = f"{{{{ {expression} }}}}"
-    outputs = SANDBOX.parse(source).body[0]
-    assert isinstance(outputs, nodes.Output)
+seen_values = plain_values | plain_values.map(
+    lambda value: View(value, before={"_a": 1}, beside={"z": "ok", "data": value})
+)
+"""Values, and results with names before and beside them."""
+
+
+@pytest.mark.parametrize("reading", ["value", "condition", "whole"])
+@given(expressions_of_names, st.dictionaries(st.sampled_from(["x", "y"]), seen_values), st.sets(st.sampled_from("xy")))
+def test_closures_and_jinja_agree(
+    reading: expressions.Reading, expression: str, seen: dict[str, Any], steps: set[str]
+) -> None:
+    names = Names(seen, steps=steps)
     results = []
-    for render in (expressions.value_of(outputs.nodes[0]), expressions._value_by_jinja(outputs.nodes[0])):
+    for by in (expressions.value_of, expressions._value_by_jinja):
+        # Each gets a tree of its own: what is left to Jinja is changed on the way.
+        outputs = SANDBOX.parse(f"{{{{ {expression} }}}}").body[0]
+        assert isinstance(outputs, nodes.Output)
         try:
-            results.append(("value", render(names)))
+            value = by(outputs.nodes[0], reading)(names)
+            results.append(("value", value.value if isinstance(value, View) else value))
         except expressions.FailedAt as failed:
             results.append(("error", type(failed.error)))
     assert results[0] == results[1]

@@ -16,6 +16,8 @@ from noetl.plan.recorded import recorded
 from noetl.plan.state import Result
 from noetl.playbook.scopes import names_of
 from noetl.playbook.templates import compile_value, names_in
+from noetl.playbook.views import View as Shown
+from noetl.playbook.views import output_view
 
 routes = Routes("context")
 
@@ -45,19 +47,24 @@ async def render_template(call: Call, body: RenderRequest) -> Rendered:
     seen = await call.services.reading.seen(call.scope, parse_id(body.execution_id))
     state, compiled, asked = seen.state, compile_value(body.template, _WHERE), names_in(body.template)
     results = {name: await _view(call, result) for name, result in state.results.items() if name in asked}
+    plan = await call.services.catalog.plan(call.scope, state.catalog_id)
+    given = body.names
+    if isinstance(output := given.get("output"), dict):
+        given = {**given, "output": output_view(output)}
     names = names_of(
         execution_id=state.execution_id,
         catalog_id=state.catalog_id,
         workload=state.workload,
         ctx=state.ctx,
         results=results,
+        steps=plan.steps.keys(),
         job={"uuid": body.execution_id, "execution_id": body.execution_id},
     )
-    rendered = recorded(compiled.render({**names, **body.names}), _WHERE)
+    rendered = recorded(compiled.render(names.for_run(**given)), _WHERE)
     return Rendered(execution_id=body.execution_id, rendered=rendered, as_of_position=seen.as_of_position)
 
 
-async def _view(call: Call, result: Result) -> dict[str, Any]:
+async def _view(call: Call, result: Result) -> Shown:
     outside, most = result.outside, call.services.max_payload_bytes
     if outside is None:
         return view(result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from noetl.execute.outcome import Outcome
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
+from noetl.playbook.views import View
 
 
 @dataclass(frozen=True)
@@ -66,15 +68,17 @@ class Resources(Protocol):
         ...
 
 
-class Held(dict[str, Any]):
+class Held(View):
     """A name of the scope of which only a part is at hand; code that asks for it gets the whole, fetched then."""
 
-    def __init__(self, part: Mapping[str, Any], fetch: Callable[[], Awaitable[dict[str, Any]]]) -> None:
-        super().__init__(part)
-        self._fetch = fetch
-        self._whole: dict[str, Any] | None = None
+    __slots__ = ("_fetch", "_whole")
 
-    async def whole(self) -> dict[str, Any]:
+    def __init__(self, part: View, fetch: Callable[[], Awaitable[View]]) -> None:
+        super().__init__(part.value, before=part.before, beside=part.beside)
+        self._fetch = fetch
+        self._whole: View | None = None
+
+    async def whole(self) -> View:
         """Return all of it."""
         if self._whole is None:
             self._whole = await self._fetch()
@@ -84,7 +88,8 @@ class Held(dict[str, Any]):
 class Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One try at a task with everything rendered.
 
-    `options` are the task's own fields, `input` its bindings, `scope` the names templates see (for code that asks for
+    `options` are the task's own fields, `input` its bindings, `views` those of them that are results as a whole, with the
+    names beside them, `scope` the names templates see (for code that asks for
     them by name; one may be `Held`). `key` names the effect: the same for every try at the same task of the same row, so a tool whose
     target understands idempotency keys can pass it on. `timeout` is in seconds and binding for the caller too: a tool
     still running then is cancelled, unless it says that it keeps the time by itself.
@@ -102,6 +107,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     credentials: Credentials
     payloads: Payloads
     resources: Resources
+    views: Mapping[str, View] = MappingProxyType({})
 
 
 class Tool(Protocol):

@@ -1,4 +1,4 @@
-"""The `postgres` tool: SQL goes in, the rows of its last statement come out."""
+"""The `postgres` tool: SQL goes in, what its last statement gave comes out, with what the others gave beside it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PostgresTool:
     kind: ClassVar[str] = "postgres"
 
     async def run(self, call: Call) -> Outcome:
-        """Run the statements in one transaction and return the result of the last one."""
+        """Run the statements in one transaction and return the result of the last one and of each before it."""
         place, count = "PostgreSQL", 0
         try:
             async with within([call]):
@@ -32,10 +32,10 @@ class PostgresTool:
                 pool = await pool_of(call)
                 place = pool.place
                 async with pool.connection(restore=leaves_traces(found)) as connection:
-                    result = await run_script(connection, pool, found, call.options.get("params"))
+                    results = await run_script(connection, pool, found, call.options.get("params"))
         except Exception as error:
             return refused(problem_of(error, place), count)
-        return answered(result, count)
+        return answered(results[-1], count, results[:-1])
 
 
 def within(calls: Sequence[Call]) -> AbstractAsyncContextManager[Any]:
@@ -49,8 +49,11 @@ def _limit(call: Call) -> float:
     return min(float(own) if own else math.inf, call.timeout or math.inf)
 
 
-def answered(result: Result, count: int) -> Outcome:
-    """Return the outcome of a task that went well."""
+def answered(result: Result, count: int, before: Sequence[Result] = ()) -> Outcome:
+    """Return the outcome of a task that went well; `before` are the results of all statements but the last.
+
+    Templates and code find the last as an entry of its own, too, which is not recorded: it would be the same once more.
+    """
     data: dict[str, Any] = {
         "status": "ok",
         "rows": result.rows,
@@ -60,6 +63,9 @@ def answered(result: Result, count: int) -> Outcome:
     }
     if result.types:
         data["types"] = dict(result.types)
+    for number, one in enumerate(before):
+        entry = {"status": "ok", "rows": one.rows, "row_count": one.row_count, "columns": one.columns}
+        data[f"command_{number}"] = entry
     return Outcome(data=data, helpers={"pg": {"code": SUCCESS, "sqlstate": SUCCESS}})
 
 

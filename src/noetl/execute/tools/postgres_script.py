@@ -1,4 +1,4 @@
-"""Runs the statements of one task on one connection in as few round trips as they need. The last statement's result counts."""
+"""Runs the statements of one task on one connection in as few round trips as they need to tell what each came to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import asyncpg
 from noetl.execute.tools.postgres_params import bind, named
 from noetl.execute.tools.postgres_pool import Pool
 from noetl.execute.tools.postgres_problems import BadCommand
-from noetl.execute.tools.postgres_statements import gives_rows, stands_alone
+from noetl.execute.tools.postgres_statements import gives_rows, is_silent, stands_alone
 from noetl.execute.tools.postgres_target import Connection
 from noetl.execute.tools.postgres_types import needed, types_of
 from noetl.execute.tools.postgres_values import rows_of
@@ -31,8 +31,12 @@ class Result(NamedTuple):
     """The types of columns whose values JSON cannot tell, as datasets name them."""
 
 
-async def run_script(connection: Connection, pool: Pool, found: Sequence[Statement], params: Any) -> Result:
-    """Run statements in one transaction, or one by one where they control transactions themselves."""
+NOTHING = Result([], [], 0)
+"""What a statement gave that neither has rows nor touches any."""
+
+
+async def run_script(connection: Connection, pool: Pool, found: Sequence[Statement], params: Any) -> list[Result]:
+    """Run statements in one transaction, or one by one where they control transactions themselves; return what each gave."""
     try:
         return await _run(connection, pool, found, params)
     except asyncpg.InvalidCachedStatementError:
@@ -43,25 +47,41 @@ async def run_script(connection: Connection, pool: Pool, found: Sequence[Stateme
         return await _run(connection, pool, found, params)
 
 
-async def _run(connection: Connection, pool: Pool, found: Sequence[Statement], params: Any) -> Result:
+async def _run(connection: Connection, pool: Pool, found: Sequence[Statement], params: Any) -> list[Result]:
     if any(stands_alone(statement) for statement in found):
-        result = await _one_by_one(connection, pool, found, params)
+        results = [await run_one(connection, pool, statement, params) for statement in found]
         if connection.is_in_transaction():
             raise BadCommand("the SQL begins a transaction and does not end it; it was rolled back")
-        return result
+        return results
     if len(found) == 1:
-        return await run_one(connection, pool, found[0], params)
-    if params is None and not gives_rows(found[-1]):
-        # Statements sent together are one transaction to the server.
-        return commanded(await connection.execute(joined(found)))
-    if params is None:
-        await connection.execute(f"BEGIN{BETWEEN}{joined(found[:-1])}")
-        result = await run_one(connection, pool, found[-1], None)
-    else:
-        await connection.execute("BEGIN")
-        result = await _one_by_one(connection, pool, found, params)
+        return [await run_one(connection, pool, found[0], params)]
+    if params is None and all(map(is_silent, found[:-1])) and not gives_rows(found[-1]):
+        # Statements sent together are one transaction to the server, which tells of the last one alone.
+        return [*[NOTHING] * (len(found) - 1), commanded(await connection.execute(joined(found)))]
+    results = await _each(connection, pool, found, params)
     await connection.execute("COMMIT")
-    return result
+    return results
+
+
+async def _each(connection: Connection, pool: Pool, found: Sequence[Statement], params: Any) -> list[Result]:
+    """Begin a transaction and run each statement; those that have nothing to tell wait for the next that has."""
+    results: list[Result] = []
+    waiting = ["BEGIN"]
+    for statement in found:
+        if params is None and is_silent(statement):
+            waiting.append(statement.text)
+            results.append(NOTHING)
+            continue
+        if params is None and not gives_rows(statement):
+            results.append(commanded(await connection.execute(BETWEEN.join([*waiting, statement.text]))))
+        else:
+            if waiting:
+                await connection.execute(BETWEEN.join(waiting))
+            results.append(await run_one(connection, pool, statement, params))
+        waiting = []
+    if waiting:
+        await connection.execute(BETWEEN.join(waiting))
+    return results
 
 
 def joined(found: Sequence[Statement]) -> str:
@@ -73,12 +93,6 @@ def commanded(tag: str) -> Result:
     """Return the result that a command's tag tells, such as `UPDATE 3`."""
     count = tag.rpartition(" ")[2]
     return Result([], [], int(count) if count.isdigit() else 0)
-
-
-async def _one_by_one(connection: Connection, pool: Pool, found: Sequence[Statement], params: Any) -> Result:
-    for statement in found:
-        result = await run_one(connection, pool, statement, params)
-    return result
 
 
 async def run_one(connection: Connection, pool: Pool, statement: Statement, params: Any) -> Result:

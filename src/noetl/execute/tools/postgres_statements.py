@@ -17,6 +17,7 @@ _COMMANDS = frozenset(
         "SECURITY", "SET", "START", "TRUNCATE", "UNLISTEN", "UPDATE", "VACUUM",
     }
 )  # fmt: skip
+_DECLARING = frozenset({"ALTER", "COMMENT", "CREATE", "DROP", "GRANT", "LOCK", "RESET", "REVOKE", "SET", "TRUNCATE"})
 _VERBS = frozenset({"SELECT", "VALUES", "TABLE", "INSERT", "UPDATE", "DELETE", "MERGE"})
 _CONTROL = frozenset(
     {"ABORT", "BEGIN", "CHECKPOINT", "COMMIT", "END", "RELEASE", "ROLLBACK", "SAVEPOINT", "START", "VACUUM"}
@@ -70,6 +71,14 @@ def gives_rows(statement: Statement) -> bool:
         pairs = zip(words[1:], (*words[2:], ""), strict=True)
         first = next((word for word, after in pairs if word in _VERBS and after != "AS"), "SELECT")
     return first not in _COMMANDS or "RETURNING" in words
+
+
+@_once
+def is_silent(statement: Statement) -> bool:
+    """Say whether a statement gives no rows and touches none that would be counted, as one that declares something."""
+    words = statement.words
+    # `CREATE TABLE … AS` tells how many rows it made.
+    return bool(words) and words[0] in _DECLARING and "AS" not in words
 
 
 @_once

@@ -50,7 +50,8 @@ class PythonTool:
             return refusal(error, self.kind)
         pool: PythonPool = await call.resources.get(("python", "pool"), self._open_pool)
         digest = hashlib.sha256(code.encode(errors="surrogatepass")).hexdigest()
-        request = Request(digest, code, call.input, call.scope, str(call.execution_id))
+        given = {**call.input, **call.views}
+        request = Request(digest, code, given, call.scope, str(call.execution_id))
         try:
             answer = await pool.run(variant, request, ahead_of(call.timeout))
         except ValueError as problem:

@@ -22,7 +22,11 @@ _ANSWER_ROOM = 4_096  # what an answer may take around the result
 
 
 def serve(
-    settings: dict[str, Any], code: Any, given_names: Callable[..., dict[str, Any]], plain: Callable[[Any], Any]
+    settings: dict[str, Any],
+    code: Any,
+    given_names: Callable[..., dict[str, Any]],
+    results: Any,
+    plain: Callable[[Any], Any],
 ) -> None:
     """Answer requests until the other end of the channel closes; `code` is the module of that name."""
     channel: int = settings["channel"]
@@ -33,7 +37,7 @@ def serve(
     sys.path[:0] = settings["sys_path"]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-    child = _Child(channel, settings["max_result"], code, given_names, plain)
+    child = _Child(channel, settings["max_result"], code, given_names, results, plain)
     while (request := child.receive()) is not None:
         child.answer(request)
 
@@ -75,6 +79,7 @@ class _Child:
         max_result: int,
         code: Any,
         given_names: Callable[..., dict[str, Any]],
+        results: Any,
         plain: Callable[[Any], Any],
     ) -> None:
         self._channel = channel
@@ -83,6 +88,7 @@ class _Child:
         self._max_result = max_result
         self._code = code
         self._given_names = given_names
+        self._results = results
         self._plain = plain
         self._compiled: dict[str, Any] = {}
         self._streams = (sys.stdout, sys.stderr)
@@ -131,11 +137,11 @@ class _Child:
 
     def _run(self, code: Any, request: dict[str, Any]) -> Any:
         """Return what the code came to in plain values."""
-        given = request["input"]
+        given = self._results.named(request["input"])
         beside = self._given_names(
             given,
             request["execution_id"],
-            lambda names: self._sent({"wanted": names, "once": True}, request),
+            lambda names: self._results.named(self._sent({"wanted": names, "once": True}, request)),
             lambda: self._sent({"wanted": None}, request)["names"],
         )
         result = self._code.run(code, given, beside, lambda names: self._ask(names, request))
@@ -150,7 +156,8 @@ class _Child:
         found: dict[str, Any] = request["scope"]
         if not set(names).issubset(request["looked_up"]):
             found = self._sent({"wanted": names}, request)
-        return {name: found[name] for name in names if name in found}
+        named: dict[str, Any] = self._results.named({name: found[name] for name in names if name in found})
+        return named
 
     def _sent(self, message: dict[str, Any], request: dict[str, Any]) -> Any:
         """Ask the worker something on behalf of a request that is being served."""

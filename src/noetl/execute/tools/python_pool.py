@@ -13,11 +13,13 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 import orjson
+from jinja2 import Undefined
 
 from noetl.execute.plain import plain
 from noetl.execute.tools.port import Held
 from noetl.execute.tools.python_process import Child, ProcessDied
 from noetl.execute.tools.shell_process import Printed
+from noetl.playbook.views import View, alone
 
 _REMEMBERED_CODES = 4_096
 _LARGE = 1024 * 1024
@@ -122,7 +124,7 @@ class PythonPool:
         message = {
             "digest": request.digest,
             "code": None if request.digest in child.sent else request.code,
-            "input": plain(dict(request.input)),
+            "input": _given(request.input),
             "execution_id": request.execution_id,
             "scope": await _values(request.scope, looked_up),
             "looked_up": looked_up,
@@ -167,7 +169,28 @@ class PythonPool:
 
 async def _values(scope: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     found = {name: scope[name] for name in names if name in scope}
-    return {name: plain(await value.whole() if isinstance(value, Held) else value) for name, value in found.items()}
+    return {
+        name: _told(await value.whole() if isinstance(value, Held) else value)
+        for name, value in found.items()
+        if not isinstance(value, Undefined)
+    }
+
+
+def _given(given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return bindings as `_told`; what cannot be passed is named by its place among them."""
+    values = plain({name: alone(value) for name, value in given.items()})
+    return {name: (value, _beside(was)) for (name, value), was in zip(values.items(), given.values(), strict=True)}
+
+
+def _told(value: Any) -> tuple[Any, Any]:
+    """Return a value in plain JSON values, and what stands beside it by name if it is a result."""
+    return plain(alone(value)), _beside(value)
+
+
+def _beside(value: Any) -> Any:
+    if not isinstance(value, View):
+        return None
+    return plain({name: part for name, part in {**value.beside, **value.before}.items() if name != "data"})
 
 
 async def _decoded(answer: bytes) -> dict[str, Any]:

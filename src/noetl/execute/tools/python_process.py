@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from noetl.execute.tools.shell_process import Capture, Printed, clean_environment, kill_group
+from noetl.playbook import result_fields
 
 MAX_OUTPUT = 64 * 1024
 """How much of each of standard output and error is kept."""
@@ -28,14 +29,16 @@ def load(name, path):
     module = sys.modules[name] = type(sys)(name)
     exec(SourceFileLoader(name, path).get_code(name), module.__dict__)
     return module
-plain, names, code, child = (load("_noetl_" + str(at), path) for at, path in enumerate(sys.argv[1:5]))
-settings = child.json.loads(sys.argv[5])
+plain, fields, results, names, code, child = (load("_noetl_" + str(at), path) for at, path in enumerate(sys.argv[1:7]))
+settings = child.json.loads(sys.argv[7])
 del sys.argv[1:]
-child.serve(settings, code, names.given_names, plain.plain)
+made = results.Results(fields.repeated_field, fields.may_repeat)
+child.serve(settings, code, names.given_names, made, plain.plain)
 """
 _FILES = [
     str(_HERE.parent / "plain.py"),
-    *(str(_HERE / f"{name}.py") for name in ("python_names", "python_code", "python_child")),
+    str(Path(result_fields.__file__)),
+    *(str(_HERE / f"{name}.py") for name in ("python_results", "python_names", "python_code", "python_child")),
 ]
 
 

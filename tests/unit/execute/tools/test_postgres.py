@@ -57,6 +57,8 @@ async def test_the_last_statement_counts(caller: Caller) -> None:
         "row_count": 2,
         "columns": ["id", "name"],
         "statement_count": 3,
+        "command_0": {"status": "ok", "rows": [], "row_count": 0, "columns": []},
+        "command_1": {"status": "ok", "rows": [], "row_count": 2, "columns": []},
     }
     assert outcome.helpers == {"pg": {"code": "00000", "sqlstate": "00000"}}
 

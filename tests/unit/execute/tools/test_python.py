@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from noetl.execute.outcome import Outcome
 from noetl.execute.tools.port import Call, Held
 from noetl.execute.tools.python import PythonTool
 from noetl.model.stream import Scope
+from noetl.playbook.views import View
 
 CallOf = Callable[..., Call]
 
@@ -112,11 +114,11 @@ async def test_a_context_is_fetched_name_by_name_and_only_when_it_is_looked_at(
     fetched: list[str] = []
 
     def held(name: str) -> Held:
-        async def fetch() -> dict[str, object]:
+        async def fetch() -> View:
             fetched.append(name)
-            return {"whole": name}
+            return View({"whole": name})
 
-        return Held({"part": name}, fetch)
+        return Held(View({"part": name}), fetch)
 
     def scope() -> dict[str, object]:
         return {"one": held("one"), "two": held("two"), "n": 3}
@@ -142,14 +144,14 @@ async def test_what_one_call_looked_up_in_its_context_is_not_fetched_for_the_nex
 ) -> None:
     fetched: list[str] = []
 
-    async def fetch() -> dict[str, object]:
+    async def fetch() -> View:
         fetched.append("large")
-        return {"n": 1}
+        return View({"n": 1})
 
     for asks, took in ((True, ["large"]), (False, []), (True, ["large"])):
         fetched.clear()
         code = "def main(asks, k):\n    return context['large'] if asks else k"
-        call = call_of("python", code=code, input={"asks": asks}, scope={"large": Held({}, fetch), "k": 5})
+        call = call_of("python", code=code, input={"asks": asks}, scope={"large": Held(View({}), fetch), "k": 5})
         assert (await tool.run(call)).data == ({"n": 1} if asks else 5)
         assert fetched == took
 
@@ -386,3 +388,37 @@ async def test_more_calls_than_processes_are_all_answered(tool: PythonTool, call
     outcomes = await asyncio.gather(*(tool.run(call_of("python", code=code, input={"n": n})) for n in range(50)))
     assert [outcome.data[0] for outcome in outcomes] == list(range(50))
     assert len({outcome.data[1] for outcome in outcomes}) == 2
+
+
+async def test_results_are_found_under_all_their_names_and_walked_over_as_they_are(
+    tool: PythonTool, call_of: CallOf
+) -> None:
+    """INV-167."""
+    rows = {"status": "ok", "rows": [{"n": 1}], "row_count": 1, "columns": ["n"], "statement_count": 1}
+    answer = {"status_code": 200, "headers": {}, "data": {"k": 2}}
+    code = """
+result = {
+    "last": rows["command_0"]["rows"], "other": rows.get("command_1", "none"), "has": "command_0" in rows,
+    "body": [one.get("body") for one in several], "deep": nested["a"]["rows"].get("command_0", {}).get("row_count"),
+    "keys": [sorted(rows), "body" in json.dumps(several[0])], "same": rows == json.loads(json.dumps(rows)),
+    "beside": [step["data"], step.get("status"), step.get("gone", 0), list(step)],
+    "named": [context["listed"].get("status"), context["listed"]["data"], context["listed"][0], context["nothing"].get("status")],
+    "number": context["number"] + 1, "given_back": step, "is_dict": isinstance(rows, dict) and isinstance(step, dict),
+}
+"""
+    call = call_of(
+        "python", code=code,
+        input={"rows": rows, "several": [answer, {"own": 1}], "nested": {"a": {"rows": rows}}, "step": {"n": 3}},
+        scope={
+            "listed": View([4], beside={"status": "ok", "data": [4]}), "nothing": View(None, beside={"status": "ok"}),
+            "number": View(7, beside={"status": "ok"}),
+        },
+    )  # fmt: skip
+    outcome = await tool.run(replace(call, views={"step": View({"n": 3}, beside={"status": "ok", "data": {"n": 3}})}))
+    assert outcome.error is None
+    assert outcome.data == {
+        "last": [{"n": 1}], "other": "none", "has": True, "body": [{"k": 2}, None], "deep": 1,
+        "keys": [["columns", "row_count", "rows", "statement_count", "status"], False], "same": True,
+        "beside": [{"n": 3}, "ok", 0, ["n"]], "named": ["ok", [4], 4, "ok"], "number": 8, "given_back": {"n": 3},
+        "is_dict": True,
+    }  # fmt: skip

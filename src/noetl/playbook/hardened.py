@@ -1,0 +1,134 @@
+"""Puts into a tree what Jinja offers no other hook for: a parsed template goes in, the same with filters comes out.
+
+It makes Jinja read names as our own closures do: a result alone is its value and keeps its names before a dot, what
+`default` and `is defined` are asked about may lack any part, and a step that has not run is false in a condition.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import nodes
+from jinja2.visitor import NodeTransformer
+
+from noetl.playbook.closures import DEFAULTS, GUARDS
+from noetl.playbook.sandbox import SANDBOX
+
+
+def hardened(tree: nodes.Template) -> nodes.Template:
+    """Return a template with all checks in it."""
+    made: nodes.Template = _Hardened().visit(tree)
+    return made
+
+
+class _Hardened(NodeTransformer):
+    def whole(self, node: Any) -> Any:
+        """Return what stands before a dot or in a condition: a result keeps its names there."""
+        if isinstance(node, nodes.Name):
+            return node
+        if isinstance(node, nodes.CondExpr):
+            return self._condition(node)
+        if isinstance(node, nodes.And | nodes.Or):
+            return self._operands(node)
+        if isinstance(node, nodes.Filter) and node.name in DEFAULTS and node.node is not None:
+            node.node = self._guarded(node.node)
+            node.args = [self.whole(arg) for arg in node.args]
+            return node
+        return self.visit(node)
+
+    def _guarded(self, node: Any) -> Any:
+        """Return what `default` or `is defined` is asked about: any part of it may be missing."""
+        if isinstance(node, nodes.Getattr):
+            key: nodes.Expr = nodes.Const(node.attr, lineno=node.lineno)
+            return _filtered(self._guarded(node.node), "reached", key)
+        if isinstance(node, nodes.Getitem) and not isinstance(node.arg, nodes.Slice):
+            return _filtered(self._guarded(node.node), "reached_item", self.visit(node.arg))
+        return self.whole(node)
+
+    def visit_Name(self, node: nodes.Name) -> nodes.Node:  # noqa: N802
+        return _filtered(node, "alone") if node.ctx == "load" else node
+
+    def visit_Getattr(self, node: nodes.Getattr) -> nodes.Node:  # noqa: N802
+        node.node = self.whole(node.node)
+        return node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
+        # Jinja takes a slice of what there is without asking the sandbox.
+        owner = self.visit if isinstance(node.arg, nodes.Slice) else self.whole
+        node.node, node.arg = owner(node.node), self.visit(node.arg)
+        return node
+
+    def visit_Call(self, node: nodes.Call) -> nodes.Node:  # noqa: N802
+        if not isinstance(node.node, nodes.Name):
+            node.node = self.visit(node.node)
+        node.args = [self.visit(arg) for arg in node.args]
+        node.kwargs = [self.visit(arg) for arg in node.kwargs]
+        return node
+
+    def visit_Assign(self, node: nodes.Assign) -> nodes.Node:  # noqa: N802
+        node.node = self.whole(node.node)
+        return node
+
+    def visit_If(self, node: nodes.If) -> nodes.Node:  # noqa: N802
+        test = self.whole(node.test)
+        node.test = nodes.Const(True)  # noqa: FBT003 - its place is taken while the rest is visited
+        self.generic_visit(node)
+        node.test = test
+        return node
+
+    def visit_Not(self, node: nodes.Not) -> nodes.Node:  # noqa: N802
+        node.node = self.whole(node.node)
+        return node
+
+    def visit_And(self, node: nodes.And) -> nodes.Node:  # noqa: N802
+        return _filtered(self._operands(node), "alone")
+
+    def visit_Or(self, node: nodes.Or) -> nodes.Node:  # noqa: N802
+        return _filtered(self._operands(node), "alone")
+
+    def visit_CondExpr(self, node: nodes.CondExpr) -> nodes.Node:  # noqa: N802
+        return _filtered(self._condition(node), "alone")
+
+    def visit_Filter(self, node: nodes.Filter) -> nodes.Node:  # noqa: N802
+        made: nodes.Node = self._asked(node)
+        return made
+
+    def visit_Test(self, node: nodes.Test) -> nodes.Node:  # noqa: N802
+        made: nodes.Node = self._asked(node)
+        return made
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _filtered(node, "bounded")
+
+    def visit_List(self, node: nodes.List) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.items = [_filtered(item, "presentable") for item in node.items]
+        return node
+
+    def visit_Pair(self, node: nodes.Pair) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.key, node.value = _filtered(node.key, "presentable"), _filtered(node.value, "presentable")
+        return node
+
+    def _asked(self, node: Any) -> Any:
+        if node.name not in GUARDS or node.node is None:
+            self.generic_visit(node)
+            return node
+        node.node = _filtered(self._guarded(node.node), "alone")
+        node.args = [self.visit(arg) for arg in node.args]
+        node.kwargs = [self.visit(arg) for arg in node.kwargs]
+        return node
+
+    def _condition(self, node: nodes.CondExpr) -> nodes.Expr:
+        node.test, node.expr1 = self.whole(node.test), self.whole(node.expr1)
+        node.expr2 = None if node.expr2 is None else self.whole(node.expr2)
+        return node
+
+    def _operands(self, node: nodes.BinExpr) -> nodes.Expr:
+        node.left, node.right = _filtered(self.whole(node.left), "ran"), _filtered(self.whole(node.right), "ran")
+        return node
+
+
+def _filtered(node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:
+    return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno, environment=SANDBOX)
