@@ -32,7 +32,7 @@ def playbook_from(root: Node, digest: str) -> Playbook:
     spec = executor.get("spec", {})
     return Playbook(
         name=metadata["name"],
-        path=metadata.get("path", metadata["name"]),
+        path=catalog_path(metadata.get("path", metadata["name"])),
         metadata=metadata,
         executor=executor,
         workload=_plain(root, "workload"),
@@ -49,6 +49,11 @@ def playbook_from(root: Node, digest: str) -> Playbook:
         no_next_is_error=spec.get("no_next_is_error", False),
         digest=digest,
     )
+
+
+def catalog_path(path: str) -> str:
+    """Return a path as the catalog keeps it: a slash before it says no more than where it begins."""
+    return path.removeprefix("/")
 
 
 def _entry(node: Node) -> KeychainEntry:

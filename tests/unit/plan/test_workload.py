@@ -79,7 +79,7 @@ def test_keys_below_the_top_may_be_templates() -> None:
         ('\n  a: "{{ b }}"\n  b: "{{ nobody }}"', "field workload.b: 'nobody' is undefined", 6),
         ('\n  a: "{{ ctx.x }}"', "field workload.a: 'ctx' is undefined", 5),
         ('\n  a: "{{ b }}"\n  b: ["{{ c.d }}"]\n  c: {d: "{{ a }}"}', "workload.a, workload.b, workload.c.d, workload.a", 5),
-        ('\n  x: 1\n  a: "{{ a }}"', "field workload.a: this default needs itself: workload.a, workload.a", 6),
+        ('\n  x: 1\n  a: "{{ a }}"', "field workload.a: the request has to give a, which has no default", 6),
         ('\n  x: 1\n  a: "{{ workload }}"', "field workload.a: this default needs itself", 6),
         ('\n  x: 1\n  a: "{{ workload | tojson }}"', "field workload.a: this default needs itself", 6),
         ('\n  a: "{{ keychain.shop.token }}"', "field workload.a: keychain cannot be read in a workload", 5),

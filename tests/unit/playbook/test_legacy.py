@@ -115,9 +115,12 @@ def test_libraries_in_a_list_become_imports() -> None:
 
 
 @pytest.mark.parametrize("libs", ['{json: "os; print(1)"}', '["os; print(1)"]', "[{json: json}]"])
-def test_a_library_that_is_no_module_is_refused_with_what_to_write(libs: str) -> None:
-    with pytest.raises(PlaybookInvalid, match=r"libs names something that is no module .*deps: \{packages"):
-        task(f"kind: python, libs: {libs}, code: x")
+def test_a_library_that_is_no_module_is_left_out_with_what_to_write(libs: str) -> None:
+    found = parse(f"{HEAD}workflow: [{{step: a, tool: {{kind: python, libs: {libs}, code: x}}}}]")
+    (told,) = found.warnings
+    assert told.code == "no_effect"
+    assert "deps: {packages" in (told.suggestion or "")
+    assert found.playbook.steps["a"].tasks[0].options == {"code": "x"}
 
 
 def test_what_was_expected_and_returned_is_left_out() -> None:
