@@ -1,4 +1,4 @@
-"""Older names of what just ended: where `set`, `next` and rules read `result` or `response`, `output.data` is meant."""
+"""Older names of what just ended: where `set`, `next` and rules read `result`, `response` or `outcome`, `output` is meant."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from noetl.playbook.template_uses import line_of, place_in
 from noetl.playbook.templates import is_template
 from noetl.playbook.tree import Node
 
-_OLD: Final = ("result", "response")
-_NEW: Final = "output.data"
+_OLD: Final = {
+    "result": (("result", "output.data"),),
+    "response": (("response", "output.data"),),
+    "outcome": ((r"outcome\.result", "output.data"), ("outcome", "output")),
+}
+"""Each older name, and what stands for it now."""
 _OF_STEPS: Final = (("set",), ("next",))
 _OF_TASKS: Final = (("set",), ("spec", "policy", "rules"))
 
@@ -32,8 +36,9 @@ def _step(step: Node, words: Iterable[str], say: Say) -> Node:
         for word in words:
             source = text.text
             if source is not None and word in source and is_template(source) and asks(source, word):
-                say(word, f"write {_NEW}", place_in(text, line_of(source, word)))
-                text = with_word(text, word, _NEW)
+                say(word, f"write {_OLD[word][-1][1]}", place_in(text, line_of(source, word)))
+                for old, new in _OLD[word]:
+                    text = with_word(text, old, new)
         return text
 
     step = _under(step, _OF_STEPS, read)
