@@ -23,8 +23,9 @@ from noetl.errors import NoetlError
 from noetl.faults import POINTS
 from noetl.model.registry import registry_files, render_events
 from noetl.playbook.fitting import described
-from noetl.playbook.grammar import NAME, TASK_FIELDS, WORD
+from noetl.playbook.grammar import NAME, STEP_NAME, TASK_FIELDS, WORD
 from noetl.playbook.grammar_root import PLAYBOOK
+from noetl.playbook.result_shapes import NATS_RESULTS, RESULTS, STARTED, STORED, ResultShape
 from noetl.playbook.shapes import Either, Field, ListOf, MapOf, Record, Shape, TaskByKind
 from noetl.playbook.tool_fields import KINDS, NOT_RUNNABLE, ONLY_READ, task_record
 from noetl.runtime.config.reference import render as render_configuration
@@ -105,7 +106,7 @@ def render_playbook() -> str:
         "# Playbook fields\n\nMade from the grammar. What the constructs mean is told in [Playbooks](../playbooks.md); "
         "`noetl schema playbook`\nprints the same grammar as a JSON Schema for editors. *Needed* fields must be given; "
         "a field that is not listed is an error\nunless the section says otherwise. "
-        f"A *name* has {NAME.described}.\nA *word* is {WORD.described}.\n"
+        f"A *name* has {NAME.described}.\nA *step's name* may have slashes too.\nA *word* is {WORD.described}.\n"
     ]
     parts += [_section(record) for record in _records(PLAYBOOK)]
     kinds = ", ".join(f"`{kind}`" for kind in KINDS)
@@ -122,11 +123,26 @@ def render_playbook() -> str:
             if len(group.into) > 1:
                 names = ", ".join(f"`{name}`" for name in group.into)
                 parts.append(f"{'Exactly' if group.required else 'At most'} one of {names}.\n")
+        parts += [f"{told}\n" for told in _results(name)]
     missing = ", ".join(f"`{kind}`" for kind in sorted(NOT_RUNNABLE))
     parts.append(f"## Kinds this build does not have\n\n{missing}. A playbook that uses one is refused.\n")
     read = ", ".join(f"`{kind}`" for kind in ONLY_READ)
     parts.append(f"{read}. A playbook that uses one is read with a warning; a run fails when it comes to the task.\n")
     return "\n".join(parts)
+
+
+def _results(kind: str) -> list[str]:
+    """Tell what a task of a kind comes to, as far as that is known beforehand."""
+    shapes = {"nats": NATS_RESULTS, "artifact": {"action: put": STORED}, "playbook": {"wait: false": STARTED}}
+    if kind in shapes:
+        return [f"With `{when}` it comes to {_fields(shape)}." for when, shape in shapes[kind].items()]
+    if kind not in RESULTS:
+        return []
+    return [f"It comes to {_fields(RESULTS[kind])}."]
+
+
+def _fields(shape: ResultShape) -> str:
+    return ", ".join(f"`{name}`" for name in shape.names()) or "nothing"
 
 
 def _records(shape: Shape) -> list[Record]:
@@ -181,8 +197,8 @@ def _value(field: Field) -> str:
 
 
 def _words(shape: Shape) -> str:
-    if shape in (NAME, WORD):
-        return "a name" if shape == NAME else "a word"
+    if shape in (NAME, STEP_NAME, WORD):
+        return {NAME: "a name", STEP_NAME: "a step's name"}.get(shape, "a word")
     if isinstance(shape, Record) and _is_told_in_place(shape):
         ((name, field),) = shape.fields.items()
         return f"`{name}:` {_words(field.shape)}"

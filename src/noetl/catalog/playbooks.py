@@ -18,6 +18,7 @@ from noetl.model.ids import organization_root_id
 from noetl.model.stream import Scope, Stream
 from noetl.payloads.port import PayloadStore
 from noetl.plan.planned import Plan
+from noetl.playbook.building import catalog_path
 from noetl.playbook.checked import CheckedPlaybook
 
 YAML = "application/yaml"
@@ -139,7 +140,7 @@ class Catalog:
     async def set_removed(self, scope: Scope, path: str, version: int, *, removed: bool) -> Registered:
         """Take a version out of use, or back into it."""
         entry = await self.get(scope, path, version, with_removed=True)
-        stream = catalog_stream(scope, path)
+        stream = catalog_stream(scope, entry.path)
         if entry.removed == removed:
             return Registered(entry, created=False, stream_version=await self._entries.stream_version(stream))
         kind = "catalog.removed" if removed else "catalog.restored"
@@ -173,7 +174,7 @@ class Catalog:
 
     async def versions(self, scope: Scope, path: str) -> list[Entry]:
         """Return all versions of a path, oldest first."""
-        return await self._entries.versions(scope, path)
+        return await self._entries.versions(scope, catalog_path(path))
 
     async def newest(self, scope: Scope, prefix: str = "", after: str = "", limit: int = 100) -> list[Entry]:
         """Return the newest version in use of each path, by path, a page at a time."""

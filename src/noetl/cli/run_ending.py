@@ -53,6 +53,8 @@ def _tell(result: RunResult, display: Display) -> None:
     if result.frames:
         failed = f", {display.failed} of them failed" if display.failed else ""
         click.echo(f"rows: {display.done + display.failed} in {result.frames} frames{failed}")
+    for note in result.notes:
+        click.echo(f"note: {note}")
     own = result.execution_id
     if result.swallowed:
         were = "error was" if result.swallowed == 1 else "errors were"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from noetl.credentials.credential_types import shown_fields
-from noetl.credentials.google_token import google_id_token
+from noetl.credentials.google_token import google_access_token, google_id_token
 from noetl.credentials.oauth2 import ask_for_token, token_request
 from noetl.credentials.providers.choice import Providers
 from noetl.credentials.providers.port import WHOLE, FetchOptions
@@ -18,7 +19,7 @@ from noetl.execute.tools.port import Credential
 from noetl.model.stream import Scope
 from noetl.playbook.model import KeychainEntry
 
-REMOTE = frozenset({"oauth2", "secret_manager", "google_id_token"})
+REMOTE = frozenset({"oauth2", "secret_manager", "google_id_token", "token"})
 """Kinds that ask a server, and are therefore kept."""
 
 _TOKEN_SECONDS = 300.0
@@ -55,6 +56,8 @@ class Fetcher:
                 return Fetched(await self._bearer(scope, entry))
             case "oauth2":
                 return await self._oauth2(scope, entry, before)
+            case "token":
+                return await self._token(scope, entry, before)
             case "secret_manager":
                 return await self._secret(scope, entry)
             case "google_id_token":
@@ -65,7 +68,7 @@ class Fetcher:
         token = data.get("token") or data.get("access_token")
         if not token:
             raise InputError(f"keychain entry {entry.name!r}: neither auth nor token gives a bearer token")
-        return {"token": token, "access_token": token}
+        return _both(token)
 
     async def _oauth2(self, scope: Scope, entry: KeychainEntry, before: Mapping[str, Any]) -> Fetched:
         login = await self._login(scope, entry)
@@ -77,6 +80,20 @@ class Fetcher:
             fields["refresh_token"] = before["refresh_token"]
         seconds = _seconds(fields.get("expires_in")) or entry.ttl or _TOKEN_SECONDS
         return Fetched(fields, min(seconds, entry.ttl or seconds), _TOKEN_SHOWN)
+
+    async def _token(self, scope: Scope, entry: KeychainEntry, before: Mapping[str, Any]) -> Fetched:
+        """Return the access token of a credential: its own, that of its token server, or Google's for its account."""
+        login = await self._credentials.get(scope, entry.auth or entry.name)
+        token = login.data.get("token") or login.data.get("access_token")
+        if token:
+            return Fetched(_both(token), _TOKEN_SECONDS)
+        if login.type == "service_account":
+            token, seconds = await google_access_token(entry.name, login.data)
+            return Fetched(_both(token), min(seconds, entry.ttl or seconds))
+        fetched = await self._oauth2(scope, entry, before)
+        if "access_token" not in fetched.fields:
+            raise InputError(f"keychain entry {entry.name!r}: the credential {login.name!r} gives no access token")
+        return dataclasses.replace(fetched, fields=fetched.fields | _both(fetched.fields["access_token"]))
 
     async def _secret(self, scope: Scope, entry: KeychainEntry) -> Fetched:
         provider = str(entry.options.get("provider") or "")
@@ -113,10 +130,16 @@ class Fetcher:
             raise InputError(f"keychain entry {entry.name!r} names no audience")
         login = await self._login(scope, entry)
         token, seconds = await google_id_token(entry.name, audience, None if login is None else login.data)
-        return Fetched({"token": token, "id_token": token}, min(seconds, entry.ttl or seconds))
+        fields = {"token": token, "id_token": token, "token_type": "Bearer", "audience": audience}
+        return Fetched(fields, min(seconds, entry.ttl or seconds), frozenset({"token_type", "audience"}))
 
     async def _login(self, scope: Scope, entry: KeychainEntry) -> Credential | None:
         return None if entry.auth is None else await self._credentials.get(scope, entry.auth)
+
+
+def _both(token: str) -> dict[str, Any]:
+    """Return a token by the two names it is read by."""
+    return {"token": token, "access_token": token}
 
 
 def _mapping(entry: KeychainEntry, name: str, *, needed: bool = False) -> dict[str, Any]:

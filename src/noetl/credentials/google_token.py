@@ -1,4 +1,4 @@
-"""Google's identity tokens: an audience and perhaps a service account go in, a signed token and its end come out."""
+"""Google's tokens: a service account, and an audience for one of identity, go in, a token and its lifetime come out."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import base64
 import binascii
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from noetl.credentials.providers.gcp import service_account
+from noetl.credentials.providers.gcp import CLOUD, service_account
 from noetl.credentials.providers.port import client_library
 from noetl.errors import Denied, InputError, Unavailable
 
@@ -24,6 +24,12 @@ async def google_id_token(name: str, audience: str, identity: Mapping[str, Any] 
     return token, seconds_left(token, time.time())
 
 
+async def google_access_token(name: str, identity: Mapping[str, Any]) -> tuple[str, float]:
+    """Return a token for the APIs of Google Cloud and how many seconds it lasts."""
+    client_library("google.auth", "gcp")
+    return await asyncio.to_thread(_access, name, identity), _DEFAULT_SECONDS
+
+
 def seconds_left(token: str, now: float) -> float:
     """Return how long a JSON web token lasts, by its own word, which is all that is needed to renew it in time."""
     try:
@@ -35,24 +41,40 @@ def seconds_left(token: str, now: float) -> float:
 
 
 def _fetch(name: str, audience: str, identity: Mapping[str, Any] | None) -> str:
+    def ask(request: Any) -> str:
+        if identity is None:
+            return str(client_library("google.oauth2.id_token", "gcp").fetch_id_token(request, audience))
+        accounts = client_library("google.oauth2.service_account", "gcp").IDTokenCredentials
+        account = _account(name, accounts, identity, target_audience=audience)
+        account.refresh(request)
+        return str(account.token)
+
+    return _asked(name, ask)
+
+
+def _access(name: str, identity: Mapping[str, Any]) -> str:
+    def ask(request: Any) -> str:
+        accounts = client_library("google.oauth2.service_account", "gcp").Credentials
+        account = _account(name, accounts, identity, scopes=[CLOUD])
+        account.refresh(request)
+        return str(account.token)
+
+    return _asked(name, ask)
+
+
+def _asked(name: str, ask: Callable[[Any], str]) -> str:
     failures = client_library("google.auth.exceptions", "gcp")
     request = client_library("google.auth.transport.requests", "gcp").Request()
     try:
-        if identity is None:
-            return str(client_library("google.oauth2.id_token", "gcp").fetch_id_token(request, audience))
-        account = _account(name, audience, identity)
-        account.refresh(request)
-        return str(account.token)
+        return ask(request)
     except failures.TransportError as problem:
         raise Unavailable(f"keychain entry {name!r}: Google does not answer ({type(problem).__name__})") from None
     except (failures.GoogleAuthError, ValueError) as problem:
         raise Denied(f"keychain entry {name!r}: Google gives no token ({type(problem).__name__})") from None
 
 
-def _account(name: str, audience: str, identity: Mapping[str, Any]) -> Any:
-    accounts = client_library("google.oauth2.service_account", "gcp")
-    info = dict(service_account(identity))
+def _account(name: str, accounts: Any, identity: Mapping[str, Any], **wanted: Any) -> Any:
     try:
-        return accounts.IDTokenCredentials.from_service_account_info(info, target_audience=audience)
+        return accounts.from_service_account_info(dict(service_account(identity)), **wanted)
     except ValueError:
         raise InputError(f"keychain entry {name!r}: its credential is no service account") from None

@@ -55,7 +55,9 @@ class Keychain:
         """Resolve a playbook's entries in order; each may use those before it."""
         found: dict[str, dict[str, Any]] = {}
         for entry in entries:
-            found[entry.name] = await self.get(use, rendered(entry, render, found))
+            made = rendered(entry, render, found)
+            known = found.get(str(made.auth)) if made.kind == "token" else None
+            found[entry.name] = await self.get(use, made) if known is None else _token_of(made, known)
         return found
 
     async def get(self, use: KeychainUse, entry: KeychainEntry) -> dict[str, Any]:
@@ -153,6 +155,14 @@ class Keychain:
     def _usable(self, held: Held | None, definition: str) -> Held | None:
         usable = held is not None and held.definition == definition and self._now() < held.expires_at
         return held if usable else None
+
+
+def _token_of(entry: KeychainEntry, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the token of an earlier entry, for one that names it in place of a credential."""
+    token = known.get("token") or known.get("access_token")
+    if not token:
+        raise NotFound(f"keychain entry {entry.name!r}: the entry {entry.auth!r} has no token")
+    return {"token": token, "access_token": token}
 
 
 def rendered(entry: KeychainEntry, render: Render, keychain: Mapping[str, Any]) -> KeychainEntry:

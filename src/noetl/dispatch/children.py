@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from blake3 import blake3
@@ -164,7 +165,10 @@ class Children:
             version=entry.version,
             catalog_id=entry.catalog_id,
             digest=entry.digest,
-            workload=plan.workload.in_force(payload, execution_id=child_id, catalog_id=entry.catalog_id),
+            # The id of a child is older than the child.
+            workload=plan.workload.in_force(
+                payload, execution_id=child_id, catalog_id=entry.catalog_id, at=datetime.now(UTC)
+            ),
             requested_by=f"execution/{parent.execution_id}",
             key=f"child/{child_id}",
             parent_execution_id=parent.execution_id,

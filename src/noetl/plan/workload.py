@@ -1,7 +1,9 @@
 """The workload an execution starts with: a playbook's defaults and what a request gives go in, plain values come out.
 
 What is given is data and is never rendered. A default is rendered when it is first asked for, so the order in which
-defaults are written does not matter; one that needs itself is an error.
+defaults are written does not matter. One that names itself means what the request gives: where nothing is given, the
+name is undefined in it. One that needs itself by way of others is an error. `now()` is the time of the request, which
+the execution's id tells, so that a request that is repeated comes to the same.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from noetl.errors import TemplateFailed
+from noetl.model.ids import snowflake_time
 from noetl.plan.recorded import refuse_unrecordable
 from noetl.playbook.model import Playbook
 from noetl.playbook.origins import Origin, origins_at
@@ -26,8 +30,13 @@ class Workload:
         self._defaults = playbook.workload
         self._made = _made_of(playbook.workload, "workload", playbook.path, playbook.workload_origins)
 
-    def in_force(self, given: Mapping[str, Any], *, execution_id: int | str, catalog_id: str) -> dict[str, Any]:
-        """Return the defaults, as far as nothing is given for them, with what is given laid over them."""
+    def in_force(
+        self, given: Mapping[str, Any], *, execution_id: int | str, catalog_id: str, at: datetime | None = None
+    ) -> dict[str, Any]:
+        """Return the defaults, as far as nothing is given for them, with what is given laid over them.
+
+        `at` is the time of the request, where the execution's id does not tell it.
+        """
         workload = merged(self._defaults, given)
         made = _not_given(self._made, given)
         if not made:
@@ -40,10 +49,17 @@ class Workload:
             "catalog_id": catalog_id,
             "job": {"uuid": owner, "execution_id": owner},
         }
-        # Keys of the workload come before `path`, which only their own templates know. Nothing writes to any of these.
-        values.rendering.names = ChainMap(told, values, {"path": self._path})  # type: ignore[arg-type]
+        # Keys of the workload come before what only their own templates know. Nothing writes to any of these.
+        own = {"path": self._path, "payload": given, "now": lambda: _requested_at(execution_id, at)}
+        values.rendering.names = ChainMap(told, values, own)  # type: ignore[arg-type]
         result: dict[str, Any] = _plain(values)
         return result
+
+
+def _requested_at(execution_id: int | str, at: datetime | None) -> str:
+    if at is None and isinstance(execution_id, str):
+        return "<now>"
+    return (at or snowflake_time(int(execution_id))).isoformat()
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,6 +137,10 @@ class _Rendering:
         self._under_way: list[str] = []
         self._failure: TemplateFailed | None = None
 
+    def is_rendering(self, default: _Default) -> bool:
+        """Tell whether a default is what is being rendered right now."""
+        return self._under_way[-1:] == [default.name]
+
     def value(self, default: _Default) -> Any:
         """Return what a default comes to; what failed once is not tried again by whoever asks for it another way."""
         if self._failure is not None:
@@ -136,12 +156,17 @@ class _Rendering:
             raise default.failed(
                 "keychain cannot be read in a workload, whose values are recorded: read it in the task that needs it"
             )
-        if default.name in self._under_way:
+        if default.name in self._under_way[:-1]:
             ring = [*self._under_way[self._under_way.index(default.name) :], default.name]
             raise default.failed(f"this default needs itself: {', '.join(ring)}")
         self._under_way.append(default.name)
         try:
             value = _plain(default.value.render(self.names))
+        except TemplateFailed as failure:
+            missing = str(failure.details.get("missing")).removeprefix("workload.")
+            if f"workload.{missing}" != default.name:
+                raise
+            raise default.failed(f"the request has to give {missing}, which has no default") from None
         finally:
             self._under_way.pop()
         refuse_unrecordable(value, default.where)
@@ -161,6 +186,8 @@ class _Values(Mapping[str, Any]):
         default = self._made.get(key)
         if default is None:
             return self._values[key]
+        if isinstance(default, _Default) and self.rendering.is_rendering(default):
+            raise KeyError(key)
         if key not in self._known:
             self._known[key] = (
                 self.rendering.value(default)
@@ -170,9 +197,14 @@ class _Values(Mapping[str, Any]):
         return self._known[key]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._values
+        default = self._made.get(str(key))
+        is_asked = isinstance(default, _Default) and self.rendering.is_rendering(default)
+        return key in self._values and not is_asked
 
     def __iter__(self) -> Iterator[str]:
+        for default in self._made.values():
+            if isinstance(default, _Default) and self.rendering.is_rendering(default):
+                raise default.failed(f"this default needs itself: {default.name}, {default.name}")
         return iter(self._values)
 
     def __len__(self) -> int:

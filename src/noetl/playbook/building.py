@@ -33,7 +33,7 @@ def playbook_from(root: Node, digest: str) -> Playbook:
     spec = executor.get("spec", {})
     return Playbook(
         name=metadata["name"],
-        path=metadata.get("path", metadata["name"]),
+        path=catalog_path(metadata.get("path", metadata["name"])),
         metadata=metadata,
         executor=executor,
         workload=_plain(root, "workload"),
@@ -56,6 +56,11 @@ def playbook_from(root: Node, digest: str) -> Playbook:
 def _limits(given: dict[str, Any]) -> Limits:
     known = {name: given[name] for name in Limits.__struct_fields__ if name in given}
     return Limits(**{**known, "seconds": duration(known.get("seconds"))})
+
+
+def catalog_path(path: str) -> str:
+    """Return a path as the catalog keeps it: a slash before it says no more than where it begins."""
+    return path.removeprefix("/")
 
 
 def _entry(node: Node) -> KeychainEntry:

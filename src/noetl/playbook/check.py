@@ -6,10 +6,12 @@ from collections.abc import Collection
 
 from noetl.errors import PlaybookInvalid
 from noetl.playbook.check_children import check_children
+from noetl.playbook.check_code import check_code
 from noetl.playbook.check_graph import check_graph
 from noetl.playbook.check_loops import check_loops
 from noetl.playbook.check_names import check_names
 from noetl.playbook.check_recursion import check_recursion
+from noetl.playbook.check_results import check_results
 from noetl.playbook.check_rings import check_rings
 from noetl.playbook.check_workload import check_workload
 from noetl.playbook.parse import Parsed, parse
@@ -25,6 +27,8 @@ def check(parsed: Parsed) -> list[Problem]:
     check_recursion(parsed, problems)
     check_rings(parsed, problems)
     check_names(parsed, problems)
+    check_results(parsed, problems)
+    check_code(parsed, problems)
     check_workload(parsed, problems)
     return problems.in_order()
 

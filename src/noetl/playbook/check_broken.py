@@ -30,7 +30,9 @@ class _Broken:
         self._problems = problems
         self._steps = _names(tree.get("workflow"), "step")
         self._secrets = _names(tree.get("keychain"), "name")
-        self._known = SCOPES | OF_WORKLOAD | set(_words(tree))
+        self._known = (SCOPES | OF_WORKLOAD | set(_words(tree))) - {"now"}
+        workload = tree.get("workload")
+        self._early = set() if workload is None else {id(text) for text in _templates(workload)}
         self._told = {(one.line, one.column) for one in problems.errors}
 
     def check(self) -> None:
@@ -66,7 +68,8 @@ class _Broken:
             self._problems.error("template_invalid", f"this template cannot be read: {error.message}", at)
             return
         check_filters(text, uses, self._problems)
-        for name in sorted({str(path[0]) for path in uses.paths} - self._known):
+        known = self._known | OF_WORKLOAD if id(text) in self._early else self._known
+        for name in sorted({str(path[0]) for path in uses.paths} - known):
             if not uses.is_guarded((name,)):
                 at = place_in(text, line_of(source, name))
                 hint = instead_of(name, self._known)

@@ -9,6 +9,7 @@ from noetl.errors import TemplateFailed
 from noetl.playbook.check_filters import check_filters
 from noetl.playbook.model import Step, Task
 from noetl.playbook.parse import Parsed
+from noetl.playbook.parts import uncalled_in
 from noetl.playbook.problems import Problems, nearest, suggest
 from noetl.playbook.template_uses import OF_WORKLOAD, SCOPES, Path, Uses, instead_of, line_of, place_in, uses_of
 from noetl.playbook.templates import is_template
@@ -40,6 +41,8 @@ class _Names:
         bare = {key for key in written if "." not in key}
         self._everywhere = (SCOPES - _OF_LOOPS) | self._playbook.workload.keys() | self._playbook.steps.keys() | bare
         self._keychain = {entry.name for entry in self._playbook.keychain}
+        self._runs = True
+        """Whether somebody runs what is being looked at."""
 
     def check(self) -> None:
         tree = self._tree
@@ -52,8 +55,12 @@ class _Names:
             self._step(step, node, self._everywhere | local[name] | (_OF_LOOPS if step.loop else set()))
         # A task of the workbook runs in the steps that use it, with their names.
         shared = self._everywhere.union(_OF_LOOPS, *local.values())
+        uncalled = uncalled_in(tree)
         for entry in [] if (workbook := tree.get("workbook")) is None else workbook.items:
-            self._task(self._playbook.workbook[str(entry.mapping["name"].value)], entry.mapping["tool"], shared)
+            name = str(entry.mapping["name"].value)
+            self._runs = name not in uncalled
+            self._task(self._playbook.workbook[name], entry.mapping["tool"], shared)
+        self._runs = True
 
     def _step(self, step: Step, node: Node, known: Iterable[str]) -> None:
         for key, part in node.mapping.items():
@@ -126,7 +133,7 @@ class _Names:
                 self._problems.error("not_known_yet", said, at, hint)
                 continue
             hint = "only a step with a loop has it" if name in _OF_LOOPS else instead_of(name, known)
-            if uses.is_guarded((name,)):
+            if uses.is_guarded((name,)) or not self._runs:
                 self._problems.warning("undefined_name", f"nothing is called {name}", at, hint)
             else:
                 self._problems.error("undefined_name", f"nothing is called {name}", at, hint)

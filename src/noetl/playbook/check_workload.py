@@ -12,6 +12,8 @@ from noetl.playbook.template_uses import OF_WORKLOAD, Path, line_of, place_in, u
 from noetl.playbook.templates import is_template
 from noetl.playbook.tree import Node
 
+_OWN = frozenset({"path", "payload", "now"})
+"""Names that keys of the workload come before."""
 _Defaults = dict[Path, Node]
 """By their keys: whatever is no mapping and has a template in it."""
 
@@ -30,12 +32,30 @@ def check_workload(parsed: Parsed, problems: Problems) -> None:
             at = place_in(text, line_of(str(text.value), "keychain"))
             problems.error("secret_recorded", said, at, "read it in the task that needs it")
     defaults = dict(_defaults(workload, ()))
-    needs = {path: list(_needed(node, defaults, workload)) for path, node in defaults.items()}
+    # What names itself means what the request gives, and needs nothing.
+    needs = {
+        path: [needed for needed in _needed(node, defaults, workload) if needed != path]
+        for path, node in defaults.items()
+    }
+    _not_given(defaults, problems)
     for ring in _rings(needs):
         names = [f"workload.{'.'.join(map(str, path))}" for path in ring]
         way = f", by way of {', '.join(names[1:])}" if len(names) > 1 else ""
         said = f"the default {names[0]} needs itself{way}"
         problems.error("workload_ring", said, defaults[ring[0]].place, "let one of them do without the others")
+
+
+def _not_given(defaults: _Defaults, problems: Problems) -> None:
+    """Warn of values without a default: a request that does not give them is refused."""
+    for path, node in defaults.items():
+        for text in node.texts():
+            for asked in _paths(text):
+                named = asked[1:] if asked[0] == "workload" else asked
+                if named[: len(path)] == path and not uses_of(str(text.value)).is_guarded(asked):
+                    name = ".".join(map(str, path))
+                    said = f"workload.{name} names itself: a request that does not give it is refused"
+                    hint = f"write {{{{ {name} | default(…) }}}}, or the value"
+                    problems.warning("not_given", said, node.place, hint)
 
 
 def _defaults(node: Node, above: Path) -> Iterator[tuple[Path, Node]]:
@@ -52,7 +72,7 @@ def _needed(node: Node, defaults: _Defaults, workload: Node) -> Iterator[Path]:
         for path in _paths(text):
             if path[0] == "workload":
                 path = path[1:]
-            elif path[0] in OF_WORKLOAD and not (path[0] == "path" and "path" in workload.mapping):
+            elif path[0] in OF_WORKLOAD and not (path[0] in _OWN and path[0] in workload.mapping):
                 continue
             yield from (path[:end] for end in range(1, len(path) + 1) if path[:end] in defaults)
 

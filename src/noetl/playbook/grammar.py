@@ -29,6 +29,10 @@ NAME: Final = Text(
     r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,127}",
     "up to 128 letters, digits, underscores, dots, dashes and blanks, starting with a letter, digit or underscore",
 )
+STEP_NAME: Final = Text(
+    r"[A-Za-z0-9_/][A-Za-z0-9_./ -]{0,127}",
+    "up to 128 letters, digits, underscores, slashes, dots, dashes and blanks, starting with none of the last three",
+)
 WORD: Final = Text(
     r"[A-Za-z_][A-Za-z0-9_]*", "a word of letters, digits and underscores that does not start with a digit"
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from noetl.playbook.grammar import NAME, SET, TASK_FIELDS, WORD
+from noetl.playbook.grammar import NAME, SET, STEP_NAME, TASK_FIELDS, WORD
 from noetl.playbook.grammar_steps import LOOP, NEXT, STEP_SPEC
 from noetl.playbook.shapes import (
     ANYTHING,
@@ -30,7 +30,7 @@ _OWN_FIELDS: Final = {name for kind in KINDS.values() for name in kind.fields} |
 STEP: Final = Record(
     "step",
     {
-        "step": Field(NAME, "The name of the step.", required=True),
+        "step": Field(STEP_NAME, "The name of the step.", required=True),
         "desc": Field(TEXT, "What the step is for."),
         "input": Field(BINDINGS, "Values the step gets."),
         "loop": Field(LOOP, "Runs the step once per row."),
@@ -72,7 +72,7 @@ KEYCHAIN: Final = Record(
     {
         "name": Field(WORD, "The name: keychain.<name>.", required=True),
         "kind": Field(
-            Choice(("secret_manager", "oauth2", "credential", "bearer", "google_id_token", "static")),
+            Choice(("secret_manager", "oauth2", "credential", "bearer", "token", "google_id_token", "static")),
             "How the secret is had.",
             required=True,
         ),
@@ -104,8 +104,8 @@ METADATA: Final = Record(
     {
         "name": Field(TEXT, "The name of the playbook.", required=True),
         "path": Field(
-            Text(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,511}", "a path of letters, digits, dots, dashes and slashes"),
-            "Its path in the catalog; the name if left out.",
+            Text(r"/?[A-Za-z0-9_][A-Za-z0-9_./-]{0,511}", "a path of letters, digits, dots, dashes and slashes"),
+            "Its path in the catalog, with or without a slash before it; the name if left out.",
         ),
         "description": Field(TEXT, "What it is for."),
         "version": Field(ANYTHING, "A version for people; the catalog counts its own."),
@@ -158,8 +158,8 @@ EXECUTOR: Final = Record(
             Record(
                 "executor spec",
                 {
-                    "entry_step": Field(NAME, "The first step; the first one written if left out."),
-                    "final_step": Field(NAME, "A step that runs after everything else, whatever happened."),
+                    "entry_step": Field(STEP_NAME, "The first step; the first one written if left out."),
+                    "final_step": Field(STEP_NAME, "A step that runs after everything else, whatever happened."),
                     "no_next_is_error": Field(FLAG, "Whether a step without next is a mistake."),
                     "policy": Field(
                         Record(

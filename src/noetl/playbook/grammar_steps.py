@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from noetl.playbook.grammar import NAME, NO_EXPR, SET, WORD
+from noetl.playbook.grammar import NO_EXPR, SET, STEP_NAME, WORD
 from noetl.playbook.shapes import (
     ANYTHING,
     BINDINGS,
@@ -26,7 +26,7 @@ from noetl.playbook.shapes import (
 ARC: Final = Record(
     "arc",
     {
-        "step": Field(NAME, "Where it goes.", required=True),
+        "step": Field(STEP_NAME, "Where it goes.", required=True),
         "when": Field(Condition(), "The condition; always if left out."),
         "set": Field(SET, "Values to set on the way."),
         "spec": Field(BINDINGS, "Reserved."),
@@ -130,7 +130,8 @@ LOOP: Final = Record(
                                 "exec": Field(
                                     Choice(("local", "distributed", "spark")),
                                     "Where frames run: by workers, or inside Spark's executors.",
-                                )
+                                ),
+                                "results": Field(ANYTHING, "Without effect: every row's result is kept."),
                             },
                         ),
                         "Where rows may run.",

@@ -15,6 +15,7 @@ from noetl.playbook.shapes import (
     Either,
     Field,
     ListOf,
+    Number,
     Record,
     Text,
     templated,
@@ -38,6 +39,8 @@ STATEMENTS: Final = Either((TEXT, ListOf(TEXT, 1)))
 BASE64: Final = Text(r"[A-Za-z0-9+/\s]+=*\s*", "base64")
 SWITCH: Final = templated(FLAG)
 TIMEOUT: Final = Field(templated(Duration()), "How long one try may take.")
+TIMEOUT_SECONDS: Final = Field(templated(Number(positive=True)), "Another word for timeout, in seconds.")
+ONE_TIMEOUT: Final = Alternatives({"timeout": "timeout", "timeout_seconds": "timeout"})
 SCRIPT: Final = Either(
     (
         TEXT,
@@ -55,6 +58,7 @@ SCRIPT: Final = Either(
                         {
                             "type": Field(Choice(("file", "gcs", "s3", "http")), "Where it is kept."),
                             "auth": Field(TEXT, "The credential for it."),
+                            "region": Field(TEXT, "Without effect: the credential names the region."),
                         },
                     ),
                     "Where it is kept; the address tells if left out.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from noetl.playbook.kinds import BASE64, SCRIPT, STATEMENTS, SWITCH, TIMEOUT, Kind
+from noetl.playbook.kinds import BASE64, ONE_TIMEOUT, SCRIPT, STATEMENTS, SWITCH, TIMEOUT, TIMEOUT_SECONDS, Kind
 from noetl.playbook.shapes import (
     ANYTHING,
     BINDINGS,
@@ -74,10 +74,11 @@ DATA_KINDS: Final[Mapping[str, Kind]] = {
             "params": Field(templated(BINDINGS), "The query's parameters."),
             **{name: Field(ANYTHING, doc) for name, doc in _BODY.items()},
             "timeout": TIMEOUT,
+            "timeout_seconds": TIMEOUT_SECONDS,
             "follow_redirects": Field(SWITCH, "Whether redirects are followed."),
             "verify_ssl": Field(SWITCH, "Whether the server's certificate is checked."),
         },
-        (Alternatives(dict.fromkeys(_BODY, "body")),),
+        (Alternatives(dict.fromkeys(_BODY, "body")), ONE_TIMEOUT),
     ),
     "postgres": Kind(
         "Runs SQL statements in PostgreSQL.",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from noetl.playbook.grammar import NAME
-from noetl.playbook.kinds import ELSEWHERE, SCRIPT, STATEMENTS, SWITCH, TIMEOUT, Kind
+from noetl.playbook.kinds import ELSEWHERE, ONE_TIMEOUT, SCRIPT, STATEMENTS, SWITCH, TIMEOUT, TIMEOUT_SECONDS, Kind
 from noetl.playbook.shapes import (
     ANYTHING,
     BINDINGS,
@@ -56,12 +56,12 @@ WORK_KINDS: Final[Mapping[str, Kind]] = {
             "env": Field(MapOf(ANYTHING), "Variables of the environment."),
             "shell": Field(Either((TEXT, FLAG)), "The shell."),
             "capture": Field(SWITCH, "Whether the output is part of the result."),
-            "timeout_seconds": Field(templated(Number(positive=True)), "How long one try may take."),
+            "timeout_seconds": TIMEOUT_SECONDS,
             "timeout": TIMEOUT,
         },
         (
             Alternatives({"cmds": "cmds", "command": "cmds"}, required=True),
-            Alternatives({"timeout": "timeout", "timeout_seconds": "timeout"}),
+            ONE_TIMEOUT,
         ),
     ),
     "script": Kind(

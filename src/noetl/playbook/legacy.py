@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from noetl.playbook.legacy_fields import without_assert
 from noetl.playbook.legacy_frames import with_frame
-from noetl.playbook.legacy_index import gives_index, with_index
+from noetl.playbook.legacy_index import OLD as OLD_INDEX
+from noetl.playbook.legacy_index import with_index
+from noetl.playbook.legacy_keychain import with_entry
+from noetl.playbook.legacy_results import with_output
 from noetl.playbook.legacy_tasks import LegacyTasks, inside
+from noetl.playbook.legacy_tokens import with_tokens
+from noetl.playbook.legacy_words import gives
 from noetl.playbook.model import Place
 from noetl.playbook.problems import Problems, nearest
 from noetl.playbook.tree import Node
@@ -22,10 +27,10 @@ def modernised(root: Node, problems: Problems, *, strict: bool) -> Node:
 
 class _Legacy(LegacyTasks):
     def playbook(self, root: Node) -> Node:
-        for key in ("spec", "tracing"):
-            if key in root.mapping:
-                self.say(f"{key} at the root has no effect", "remove it", root.key_place(key))
-                root = root.without(key)
+        if "tracing" in root.mapping:
+            self.say("tracing at the root has no effect", "remove it", root.key_place("tracing"))
+            root = root.without("tracing")
+        root = self._root_spec(root)
         tags = root.get("metadata", "tags")
         if tags is not None and tags.text is not None:
             self.say("metadata.tags is text", "write a list: [one, two]", tags.place)
@@ -37,11 +42,25 @@ class _Legacy(LegacyTasks):
         if mode is not None:
             self.say("executor.spec.loop_mode", "write mode: fanout in each loop.spec", mode.place)
             root = inside(root, ("executor", "spec"), lambda spec: spec.without("loop_mode"))
+        root = self.each(root, "keychain", lambda entry: with_entry(entry, self.say, self.problems))
         root = self.each(root, "workbook", self._entry)
         root = self.each(root, "workflow", lambda step: self._step(step, mode))
-        if gives_index(root):
+        if not gives(root, OLD_INDEX):
+            root = self.each(root, "workflow", lambda step: with_index(step, self.say))
+        return with_tokens(with_output(root, self.say), self.say)
+
+    def _root_spec(self, root: Node) -> Node:
+        """Make the root's `spec` a value of the workload: it was a name of the same kind."""
+        spec, workload = root.get("spec"), root.get("workload")
+        if spec is None:
             return root
-        return self.each(root, "workflow", lambda step: with_index(step, self.say))
+        self.say("spec at the root", "write it as workload: {spec: …}", root.key_place("spec"))
+        root = root.without("spec")
+        if not isinstance(spec.value, dict) or (workload is not None and not isinstance(workload.value, dict)):
+            return root
+        if workload is not None and "spec" in workload.mapping:
+            return root
+        return inside(root, ("workload",), lambda values: values.with_entry("spec", spec))
 
     def _entry(self, entry: Node) -> Node:
         entry = without_assert(entry, self.say)

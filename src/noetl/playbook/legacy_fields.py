@@ -5,8 +5,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from noetl.playbook.legacy_words import asks
 from noetl.playbook.problems import Problems, Say
+from noetl.playbook.templates import is_template
 from noetl.playbook.tree import Node
+
+_NO_EFFECT: Final = {
+    ("python", "iterator"): "write loop: {in: …, iterator: …} on the step, to run it once per row",
+    ("noop", "result"): "write set, or kind: python with code: result = …",
+}
+"""Fields of a kind that never did anything, with what to write for what they look like."""
 
 _WITH_CREDENTIAL: Final = frozenset({"postgres", "duckdb"})
 """Kinds whose `auth` was called `credential`."""
@@ -27,10 +35,39 @@ def with_fields(task: Node, kind: str, say: Say, problems: Problems) -> Node:
     if kind == "playbook" and "task" in task.mapping:
         say("task on a task of kind playbook, which is not looked at", "remove it", task.key_place("task"))
         task = task.without("task")
+    for (of, field), instead in _NO_EFFECT.items():
+        if kind == of and field in task.mapping:
+            problems.warning("no_effect", f"{field} of a {kind} task has no effect", task.key_place(field), instead)
+            task = _without_rows(task, problems) if field == "iterator" else task.without(field)
+    if kind == "transfer":
+        task = _with_mode(task, say)
     if kind in _WITH_CREDENTIAL and "credential" in task.mapping and "auth" not in task.mapping:
         say("credential", "write auth", task.key_place("credential"))
         task = task.renamed("credential", "auth")
     return _with_imports(task, say, problems) if kind == "python" else task
+
+
+def _without_rows(task: Node, problems: Problems) -> Node:
+    """Take the iterator out, and what would have been its row's: nothing."""
+    iterator, given = task.mapping["iterator"], task.get("input")
+    words = {"item", *(word.text for key in ("item", "element", "name") if (word := iterator.get(key)) and word.text)}
+    for key, value in {} if given is None else dict(given.mapping).items():
+        if given is not None and is_template(value.value) and any(asks(str(value.value), word) for word in words):
+            said = f"input.{key} reads a row that is never there, and is null"
+            problems.warning("no_effect", said, value.place, "write loop: {in: …, iterator: …} on the step")
+            given = given.with_entry(key, Node(None, value.place))
+    task = task.without("iterator")
+    return task if given is None else task.with_entry("input", given, task.key_place("input"))
+
+
+def _with_mode(task: Node, say: Say) -> Node:
+    """Move the `mode` of a transfer to its target, which is what it says something about."""
+    mode, target = task.get("mode"), task.get("target")
+    if mode is None or target is None or not isinstance(target.value, dict) or "mode" in target.mapping:
+        return task
+    say("mode of a transfer", "write it in target", task.key_place("mode"))
+    target = target.with_entry("mode", mode, task.key_place("mode"))
+    return task.without("mode").with_entry("target", target, task.key_place("target"))
 
 
 def _with_imports(task: Node, say: Say, problems: Problems) -> Node:
@@ -44,8 +81,8 @@ def _with_imports(task: Node, say: Say, problems: Problems) -> Node:
     at = task.key_place("libs")
     if None in lines:
         hint = "write import statements in the code, and deps: {packages: […]} for what is to be installed"
-        problems.error("wrong_value", "libs names something that is no module", at, hint)
-    else:
+        problems.warning("no_effect", "libs names something that is no module, which has no effect", at, hint)
+    if any(lines):
         say("libs", "write import statements at the top of the code", at)
     source = "".join(f"{line}\n" for line in lines if line) + code.text
     return task.without("libs").with_entry("code", Node(source, code.place))

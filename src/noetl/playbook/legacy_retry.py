@@ -26,7 +26,7 @@ _CONDITIONS: Final = ("retry_when", "stop_when")
 _WORDS: Final = ("none", "fixed", "linear", "exponential")
 _FIELDS: Final = (
     "max_attempts", "attempts", "initial_delay", "delay", "backoff", "backoff_multiplier", "max_delay", "jitter",
-    "retry_on",
+    "retry_on", "retry_on_status", "backoff_seconds",
 )  # fmt: skip
 _RULE: Final = 'write spec: {{policy: {{rules: [{{when: "{when}", then: {then}}}]}}}}'
 
@@ -86,17 +86,27 @@ def _hold(retry: Node, key: str, problems: Problems) -> None:
             if word.text not in _KINDS:
                 said = "retry.retry_on names no kind of error"
                 problems.error("wrong_value", said, word.place, suggest(str(word.value), _KINDS))
+    elif key == "retry_on_status":
+        if not all(isinstance(status.value, int) for status in value.items or [value]):
+            problems.error("wrong_value", "retry.retry_on_status lists no statuses", at, "write [429, 503]")
+    elif key == "backoff_seconds" and not (_is_number(value) or is_template(value.value)):
+        problems.error("wrong_value", "retry.backoff_seconds is no number", value.place, "write the seconds")
     elif key == "backoff" and not _is_number(value) and value.text not in _WORDS:
         hint = f"one of {', '.join(_WORDS)}, or the seconds between two tries"
         problems.error("wrong_value", "retry.backoff is neither a way to grow nor a number", value.place, hint)
 
 
 def _condition(given: Node) -> str:
-    words = given.get("retry_on")
-    if words is None:
+    words, statuses, asked = given.get("retry_on"), given.get("retry_on_status"), []
+    if words is not None:
+        kinds = dict.fromkeys(kind for word in (words.items or [words]) for kind in _KINDS[str(word.value)])
+        asked.append(f"output.error.kind in {list(kinds)}")
+    if statuses is not None:
+        asked.append(f"output.error.http_status in {[status.value for status in statuses.items or [statuses]]}")
+    if not asked:
         return "{{ output.status == 'error' }}"
-    kinds = dict.fromkeys(kind for word in (words.items or [words]) for kind in _KINDS[str(word.value)])
-    return f"{{{{ output.status == 'error' and output.error.kind in {list(kinds)} }}}}"
+    which = asked[0] if len(asked) == 1 else f"({' or '.join(asked)})"
+    return f"{{{{ output.status == 'error' and {which} }}}}"
 
 
 def _consequence(given: Node) -> Node:
@@ -106,6 +116,7 @@ def _consequence(given: Node) -> Node:
     delay = given.get("initial_delay") or given.get("delay") or Node(1, place)
     if seconds is not None and _is_number(seconds):
         delay = seconds
+    delay = given.get("backoff_seconds") or delay
     word = _backoff(given)
     return Node({"do": Node("retry", place), "attempts": attempts, "backoff": Node(word, place), "delay": delay}, place)
 
@@ -114,6 +125,8 @@ def _backoff(given: Node) -> str:
     growth, factor = given.get("backoff"), given.get("backoff_multiplier")
     if growth is not None:
         return "fixed" if _is_number(growth) else str(growth.value)
+    if "backoff_seconds" in given.mapping and factor is None:
+        return "fixed"
     return "fixed" if factor is not None and factor.value == 1 else "exponential"
 
 

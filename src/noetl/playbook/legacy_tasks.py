@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from noetl.playbook.legacy_fields import with_fields
+from noetl.playbook.legacy_inline import with_inline
 from noetl.playbook.legacy_retry import with_retry
 from noetl.playbook.model import Place
 from noetl.playbook.problems import Problems
@@ -58,7 +59,10 @@ class LegacyTasks:
             task = with_fields(task, word, self.say, self.problems)
             task = with_retry(task, self.say, self.problems)
         chosen = task.get("output_select")
-        if chosen is not None:
+        if chosen is not None and isinstance(chosen.value, dict):
+            self._no_selection(task.key_place("output_select"))
+            task = task.without("output_select")
+        elif chosen is not None:
             self.say(
                 "output_select", "write output: {select: [{path: $.name, as: name}]}", task.key_place("output_select")
             )
@@ -93,6 +97,7 @@ class LegacyTasks:
         return task.renamed(old, new)
 
     def _script(self, task: Node) -> Node:
+        task = with_inline(task, self.say)
         address = task.get("script", "source", "endpoint")
         if address is None:
             return task
@@ -110,7 +115,15 @@ class LegacyTasks:
         self.say("a task under its label", f"write - name: {label}", place)
         return Node({"name": Node(label, place), **inner.mapping}, task.place, {"name": place, **inner.keys})
 
+    def _no_selection(self, place: Place) -> None:
+        said = "output_select as a mapping has no effect: large results go to the payload store by themselves"
+        self.problems.warning("no_effect", said, place, "remove it, or write output: {select: [{path: …, as: …}]}")
+
     def _output(self, output: Node) -> Node:
+        chosen = output.get("output_select")
+        if chosen is not None and isinstance(chosen.value, dict):
+            self._no_selection(output.key_place("output_select"))
+            output = output.without("output_select")
         if "output_select" in output.mapping and "select" not in output.mapping:
             place = output.key_place("output_select")
             self.say("output_select", "write select: [{path: $.name, as: name}]", place)
@@ -141,6 +154,10 @@ class LegacyTasks:
     def _rule(self, rule: Node) -> Node:
         rule = self.condition(rule)
         other = rule.get("else")
+        if other is not None and other.value is None and "then" in rule.mapping and "when" not in rule.mapping:
+            self.say("else beside then", "write else: {then: {do: …}}", rule.key_place("else"))
+            other = Node({"then": rule.mapping["then"]}, other.place)
+            rule = rule.without("then").with_entry("else", other, rule.key_place("else"))
         if (
             other is not None
             and isinstance(other.value, dict)

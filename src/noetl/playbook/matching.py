@@ -30,11 +30,15 @@ from noetl.playbook.tree import Node
 
 
 class Matcher:
-    """Holds one document against the grammar; `kinds` are further kinds of tasks, whose fields are not checked."""
+    """Holds one document against the grammar; `kinds` are further kinds of tasks, whose fields are not checked.
 
-    def __init__(self, problems: Problems, kinds: Collection[str] = ()) -> None:
+    What is missing in a task of the workbook that is `uncalled` is no error: nobody runs it.
+    """
+
+    def __init__(self, problems: Problems, kinds: Collection[str] = (), uncalled: Collection[str] = ()) -> None:
         self._problems = problems
         self._kinds = kinds
+        self._uncalled = {f"workbook[{name}].tool" for name in uncalled}
 
     def match(self, node: Node, shape: Shape, name: str) -> None:
         """Note everything about a node that does not fit; `name` is what the node is called."""
@@ -70,8 +74,12 @@ class Matcher:
                 self.match(value, known.shape, below + key)
         for key, known in record.fields.items():
             if known.required and key not in node.mapping:
-                self._problems.error("missing_field", f"{below}{key} is needed", node.place, known.doc)
+                self._missing(f"{below}{key} is needed", node.place, known.doc, name)
         self._alternatives(node, record, name)
+
+    def _missing(self, said: str, place: Place, hint: str, name: str) -> None:
+        tell = self._problems.warning if name in self._uncalled else self._problems.error
+        tell("missing_field", said, place, hint)
 
     def _alternatives(self, node: Node, record: Record, name: str) -> None:
         for group in record.alternatives:
@@ -82,7 +90,7 @@ class Matcher:
             if group.required and not given:
                 names = list(group.into)
                 hint = f"give one of {', '.join(names)}"
-                self._problems.error("missing_field", f"{name} needs {names[0]}", node.place, hint)
+                self._missing(f"{name} needs {names[0]}", node.place, hint, name)
 
     def _unknown(self, record: Record, key: str, place: Place, below: str) -> None:
         # Where keys of the user's own are kept, only a word that is hardly anything else is taken for a misspelt one.

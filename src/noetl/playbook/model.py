@@ -193,7 +193,7 @@ class KeychainEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A secret or token the workflow may use as `keychain.<name>.<field>`."""
 
     name: str
-    kind: Literal["secret_manager", "oauth2", "credential", "bearer", "google_id_token", "static"]
+    kind: Literal["secret_manager", "oauth2", "credential", "bearer", "token", "google_id_token", "static"]
     scope: Literal["local", "global", "shared"] = "local"
     auth: str | None = None
     auto_renew: bool = False

@@ -16,6 +16,7 @@ _OF_SECRETS: Final = {
     "static": ("data",),
     "secret_manager": ("provider",),
     "bearer": ("auth", "token", "access_token"),
+    "token": ("auth",),
     "oauth2": ("endpoint", "auth"),
     "google_id_token": ("target_audience", "audience", "endpoint"),
 }

@@ -14,6 +14,7 @@ from noetl.playbook.legacy import modernised
 from noetl.playbook.matching import Matcher
 from noetl.playbook.model import Place, Playbook
 from noetl.playbook.needs import hold_to_needs
+from noetl.playbook.parts import uncalled_in
 from noetl.playbook.problems import Problem, Problems, refusal
 from noetl.playbook.rules import hold_to_rules
 from noetl.playbook.source import read
@@ -46,7 +47,7 @@ def parse(text: str, *, file: str | None = None, kinds: Collection[str] | None =
     if root is None:
         raise refusal(problems.in_order())
     tree = modernised(root, problems, strict=strict)
-    Matcher(problems, kinds or ()).match(tree, PLAYBOOK, "")
+    Matcher(problems, kinds or (), uncalled_in(tree)).match(tree, PLAYBOOK, "")
     hold_to_rules(tree, problems, kinds or ())
     hold_to_needs(tree, problems)
     note_unused(tree, problems)

@@ -21,6 +21,14 @@ def tasks_in(root: Node) -> Iterator[Node]:
             yield from tool.items or [tool]
 
 
+def uncalled_in(root: Node) -> set[str]:
+    """Return the names of the workbook's tasks that no task calls."""
+    called = {
+        word_at(task, "task") or word_at(task, "name") for task in tasks_in(root) if word_at(task, "kind") == "workbook"
+    }
+    return {word_at(entry, "name") for entry in items_at(root, "workbook")} - called
+
+
 def word_at(node: Node, key: str) -> str:
     """Return the text under a key, empty if there is none."""
     found = node.get(key)

@@ -20,7 +20,7 @@ SCOPES = frozenset({
     "frame", "loop", "results", "_prev", "_task", "_attempt", "fanin", "__frame_max_rows",
 })  # fmt: skip
 """Names every playbook has."""
-OF_WORKLOAD = frozenset({"workload", "execution_id", "catalog_id", "job", "path"})
+OF_WORKLOAD = frozenset({"workload", "execution_id", "catalog_id", "job", "path", "payload", "now"})
 """Names that the defaults of a workload have besides its own keys: they are rendered before the first step."""
 _ENVIRONMENT = Environment(autoescape=True)  # it parses only: nothing is rendered with it
 _DEFINED = frozenset({"defined", "undefined"})

@@ -31,6 +31,7 @@ _OF_STEPS: Final = (
     Unused(("spec", "policy"), "emit"),
     Unused(("spec", "policy", "lifecycle"), "deadline_s"),
     Unused(("loop", "cursor", "options"), "max_iterations"),
+    Unused(("loop", "spec", "policy"), "results"),
     Unused(("next", "spec"), "policy"),
 )
 _OF_ARCS: Final = (Unused((), "spec"),)
@@ -41,6 +42,7 @@ _OF_TASKS: Final = (
     Unused(("output",), "as"),
     Unused(("output", "accumulate"), "manifest_as"),
     *(Unused(("spec", "policy"), key) for key in ("before", "after", "finally")),
+    Unused(("script", "source"), "region"),
 )
 _OF_CHILDREN: Final = (Unused((), "poll_interval"),)
 

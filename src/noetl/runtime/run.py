@@ -20,6 +20,7 @@ from noetl.model.stream import Scope
 from noetl.plan.state import State
 from noetl.runtime.engine import open_engine, open_worker
 from noetl.runtime.projector import catch_up
+from noetl.runtime.run_notes import notes_of
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
 from noetl.runtime.write_path import open_write_path
@@ -47,6 +48,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     claims: int
     frames: int
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was left undone, such as a loop without rows."""
 
 
 class Watcher:
@@ -126,7 +129,7 @@ async def run_entry(
         return await engine.start(runtime.scope, entry, workload, requested_by="cli")
 
     state, seconds, claims = await _to_the_end(runtime, engine, start, slots=slots, watcher=watcher, project=project)
-    return _result(engine, entry, state, seconds, claims, warnings)
+    return await _result(runtime, engine, entry, state, seconds, claims, warnings)
 
 
 async def rerun_execution(
@@ -146,7 +149,7 @@ async def rerun_execution(
 
     state, seconds, claims = await _to_the_end(runtime, engine, start, slots=slots, watcher=watcher)
     entry = await engine.catalog.by_id(runtime.scope, state.catalog_id)
-    return _result(engine, entry, state, seconds, claims)
+    return await _result(runtime, engine, entry, state, seconds, claims)
 
 
 async def _to_the_end(
@@ -178,9 +181,16 @@ async def _to_the_end(
     return state, seconds, worker.claims
 
 
-def _result(
-    engine: Engine, entry: Entry, state: State, seconds: float, claims: int, warnings: tuple[str, ...] = ()
+async def _result(
+    runtime: Runtime,
+    engine: Engine,
+    entry: Entry,
+    state: State,
+    seconds: float,
+    claims: int,
+    warnings: tuple[str, ...] = (),
 ) -> RunResult:
+    plan = await engine.catalog.plan(runtime.scope, state.catalog_id)
     return RunResult(
         execution_id=state.execution_id,
         path=entry.path,
@@ -194,6 +204,7 @@ def _result(
         claims=claims,
         frames=engine.frames.minted,
         warnings=warnings,
+        notes=notes_of(plan.playbook, state) if state.status == "COMPLETED" else (),
     )
 
 

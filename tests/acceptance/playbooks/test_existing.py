@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from noetl.model.ids import snowflake_time
 from noetl.plan.state import State
 from noetl.playbook.check import problems_of
 from noetl.testing.playbooks import Playbooks
@@ -213,6 +214,63 @@ async def test_names_are_found_where_playbooks_look_for_them(run: Run) -> None:
         "by_name": [2, "ok", "ok"], "given": [1, "ok", ["kind", "n"], [1, 2], "ok"],
     }  # fmt: skip
     assert state.ctx == {"own": 1}
+
+
+async def test_what_older_playbooks_say_in_other_words_is_done(run: Run) -> None:
+    """A misread word would not fail: each of these runs is held to what it comes to."""
+    asked = await run("values_of_the_request", user="ada", asked=7)
+    assert (asked.path, asked.workload["domain"]) == ("existing/values_of_the_request", "example.org")
+    assert asked.workload["at"] == snowflake_time(asked.execution_id).isoformat()
+    assert asked.results["/people/show"].data == {"user": "ada", "audience": "https://example.org/me"}
+    assert asked.results["people/end"].data == {"asked": 7}
+    scripts = await run("script_inline")
+    assert (scripts.results["greet"].data, scripts.results["count"].data["stdout"]) == ({"text": "hello moon"}, "3\n")
+    ruled = await run("rule_with_an_empty_else")
+    assert (ruled.ctx, ruled.swallowed) == ({"seen": "ValueError"}, 1)
+    named = await run("root_spec")
+    assert (named.results["warm"].data, named.workload["spec"]["job"]) == ({"limit": 20}, str(named.execution_id))
+    assert (await run("workbook_nobody_calls")).results["work"].data == {"n": 1}
+    assert (await run("results_by_older_names")).results["good"].data == {"first": 3, "last": 4}
+    copied = await run("transfer_mode")
+    assert copied.results["look"].data["rows"] == [{"id": 1}, {"id": 2}], "what the target had is replaced"
+
+
+async def test_what_has_no_effect_has_none(run: Run) -> None:
+    assert (await run("libs_no_module")).results["a"].data == 1
+    state = await run("without_effect")
+    assert state.results["each"].data["results"] == [[1], [2]]
+    assert state.results["once"].data == {"one": None, "other": None, "rows": 2}
+    assert "script" not in state.results
+
+
+async def test_credentials_are_named_and_their_tokens_had_in_older_words(run: Run, playbooks: Playbooks) -> None:
+    await playbooks.credential("shop_login", "basic", username="ada", password="p")
+    await playbooks.credential("robot_account", "bearer", token="t0k3n-of-robots", header="X-Robot")
+    seen: list[tuple[str, str, str]] = []
+    app = web.Application()
+
+    async def answered(request: web.Request) -> web.Response:
+        seen.append((request.path, request.headers["Authorization"], request.headers["X-User"]))
+        return web.json_response({})
+
+    app.router.add_get("/{any}", answered)
+    async with TestServer(app) as server:
+        await run("keychain_older_words", api=str(server.make_url("/")).rstrip("/"))
+    bearer = "Bearer t0k3n-of-robots"
+    assert seen == [("/orders", bearer, "ada"), ("/eu", bearer, "X-Robot")]
+
+
+async def test_an_answer_is_asked_for_again_by_its_status(run: Run) -> None:
+    statuses = [503, 429, 200]
+    app = web.Application()
+
+    async def answered(_request: web.Request) -> web.Response:
+        return web.json_response({}, status=statuses.pop(0))
+
+    app.router.add_get("/orders", answered)
+    async with TestServer(app) as server:
+        state = await run("retry_on_status", api=str(server.make_url("/")).rstrip("/"))
+    assert (state.results["ask"].data["status_code"], statuses, state.swallowed) == (200, [], 0)
 
 
 def test_every_file_of_the_corpus_is_run_here() -> None:

@@ -152,6 +152,27 @@ async def test_static_credential_and_bearer_entries_are_resolved_in_order(
     assert await keychain.list(ACME) == []
 
 
+async def test_a_token_is_that_of_a_credential_of_its_server_or_of_an_earlier_entry(
+    keychain: Keychain, store: CredentialStore, server: TokenServer
+) -> None:
+    await store.put(ACME, "own", "bearer", {"token": "canary-own"})
+    await store.put(ACME, "asks", "oauth2", {**CLIENT, "token_url": server.url})
+    await store.put(ACME, "none", "basic", {"username": "ada", "password": "canary"})
+    entries = [
+        KeychainEntry(name="own", kind="credential"),
+        KeychainEntry(name="a", kind="token", auth="own"),
+        KeychainEntry(name="b", kind="token", auth="asks"),
+        KeychainEntry(name="c", kind="token", auth="b"),
+    ]
+    for _ in range(2):
+        found = revealed(await keychain.resolve(USE, entries))
+        assert found["a"] == {"token": "canary-own", "access_token": "canary-own"}
+        assert (found["b"]["token"], found["c"]["token"]) == ("canary-token-1", "canary-token-1")
+    assert len(server.requests) == 1, "what was had is kept"
+    with pytest.raises(InputError):
+        await keychain.get(USE, KeychainEntry(name="d", kind="token", auth="none"))
+
+
 async def test_secrets_of_a_provider_are_kept_by_the_names_of_the_map(keychain: Keychain) -> None:
     mapped = {"map": {"key": "SECRET_API#key", "text": "SECRET_TEXT", "whole": "SECRET_API"}, "provider": "environment"}
     found = await keychain.get(USE, KeychainEntry(name="a", kind="secret_manager", options=mapped))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from noetl.errors import TemplateFailed
+from noetl.model.ids import snowflake_time
 from noetl.plan.workload import Workload
 from noetl.playbook.parse import parse
 
@@ -79,7 +80,7 @@ def test_keys_below_the_top_may_be_templates() -> None:
         ('\n  a: "{{ b }}"\n  b: "{{ nobody }}"', "field workload.b: 'nobody' is undefined", 6),
         ('\n  a: "{{ ctx.x }}"', "field workload.a: 'ctx' is undefined", 5),
         ('\n  a: "{{ b }}"\n  b: ["{{ c.d }}"]\n  c: {d: "{{ a }}"}', "workload.a, workload.b, workload.c.d, workload.a", 5),
-        ('\n  x: 1\n  a: "{{ a }}"', "field workload.a: this default needs itself: workload.a, workload.a", 6),
+        ('\n  x: 1\n  a: "{{ a }}"', "field workload.a: the request has to give a, which has no default", 6),
         ('\n  x: 1\n  a: "{{ workload }}"', "field workload.a: this default needs itself", 6),
         ('\n  x: 1\n  a: "{{ workload | tojson }}"', "field workload.a: this default needs itself", 6),
         ('\n  a: "{{ keychain.shop.token }}"', "field workload.a: keychain cannot be read in a workload", 5),
@@ -104,3 +105,15 @@ def test_a_failure_deep_down_is_found_once_however_often_it_is_asked_for() -> No
     links = "".join(f'\n  m{n}: {{x: "{{{{ m{n + 1} | tojson }}}}"}}' for n in range(60))
     with pytest.raises(TemplateFailed, match=r"field workload\.m60\.x: 'nobody' is undefined"):
         in_force(f'{links}\n  m60: {{x: "{{{{ nobody }}}}"}}')
+
+
+def test_a_default_that_names_itself_is_the_value_of_the_request() -> None:
+    text = ' {user: "{{ user | default(\'nobody\') }}", deep: {x: "{{ deep.x | default(1) }}"}, also: "{{ workload.user }}"}'
+    assert in_force(text) == {"user": "nobody", "deep": {"x": 1}, "also": "nobody"}
+    assert in_force(text, user="ada", deep={"x": 2}) == {"user": "ada", "deep": {"x": 2}, "also": "ada"}
+
+
+def test_what_was_given_and_when_is_known_to_the_defaults_alone() -> None:
+    text = ' {at: "{{ now() }}", asked: "{{ payload.n | default(0) }}"}'
+    assert in_force(text, n=3) == {"at": snowflake_time(7).isoformat(), "asked": 3, "n": 3}
+    assert in_force(' {now: 5, at: "{{ now }}"}') == {"now": 5, "at": 5}

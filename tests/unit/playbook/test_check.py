@@ -18,7 +18,7 @@ def test_a_name_in_a_block_is_found_on_its_line() -> None:
 
 
 def test_a_clock_is_told_what_to_use_instead() -> None:
-    whole = 'workload: {at: "{{ now() }}"}\nworkflow: [{step: a, tool: {kind: noop}}]'
+    whole = 'workflow: [{step: a, tool: {kind: noop}, set: {ctx.at: "{{ now() }}"}}]'
     broken = 'workflow: [{step: a, tool: {kind: noop, of: 1}, set: {ctx.at: "{{ now() }}"}}]'
     for body in (whole, broken):
         told = {code: hint for code, _, hint in codes(body)}

@@ -115,9 +115,12 @@ def test_libraries_in_a_list_become_imports() -> None:
 
 
 @pytest.mark.parametrize("libs", ['{json: "os; print(1)"}', '["os; print(1)"]', "[{json: json}]"])
-def test_a_library_that_is_no_module_is_refused_with_what_to_write(libs: str) -> None:
-    with pytest.raises(PlaybookInvalid, match=r"libs names something that is no module .*deps: \{packages"):
-        task(f"kind: python, libs: {libs}, code: x")
+def test_a_library_that_is_no_module_is_left_out_with_what_to_write(libs: str) -> None:
+    found = parse(f"{HEAD}workflow: [{{step: a, tool: {{kind: python, libs: {libs}, code: x}}}}]")
+    (told,) = found.warnings
+    assert told.code == "no_effect"
+    assert "deps: {packages" in (told.suggestion or "")
+    assert found.playbook.steps["a"].tasks[0].options == {"code": "x"}
 
 
 def test_what_was_expected_and_returned_is_left_out() -> None:
@@ -204,3 +207,49 @@ def test_a_name_of_the_playbooks_own_stays(given: str) -> None:
     parsed = parse(f"{HEAD}{body}\n")
     assert parsed.warnings == []
     assert parsed.playbook.steps["a"].tasks[0].options["cmds"] == "echo {{ loop_index }}"
+
+
+def test_a_retry_by_status_asks_for_the_status_of_the_answer() -> None:
+    found = task("kind: http, url: x, retry: {max_attempts: 4, retry_on_status: [429, 503], backoff_seconds: 2}")
+    (rule,) = found.policy.rules
+    assert rule.when == "{{ output.status == 'error' and output.error.http_status in [429, 503] }}"
+    assert rule.then == Then(do="retry", attempts=4, backoff="fixed", delay=2)
+    both = task("kind: http, url: x, retry: {retry_on: timeout, retry_on_status: 503}").policy.rules[0].when
+    assert "(output.error.kind in ['timeout', 'db_timeout'] or output.error.http_status in [503])" in both
+
+
+def test_entries_of_the_keychain_become_those_of_today() -> None:
+    entries = {entry.name: entry for entry in legacy("keychain_kind_secrets").keychain}
+    assert (entries["secret"].kind, entries["fixed"].options) == ("secret_manager", {"data": {"region": "eu"}})
+    assert (entries["robot"].kind, entries["robot"].auth) == ("credential", "robot_account")
+    assert (entries["shop"].kind, entries["shop"].auth) == ("credential", "shop_login")
+
+
+def test_two_credentials_of_one_entry_are_refused() -> None:
+    body = "keychain: [{name: k, kind: credential, auth: a, credential: b}]\nworkflow: [{step: a, tool: {kind: noop}}]"
+    with pytest.raises(PlaybookInvalid, match="auth and credential name two credentials"):
+        parse(HEAD + body)
+
+
+def test_a_call_of_token_becomes_an_entry_of_the_keychain() -> None:
+    header = 'headers: {A: "Bearer {{ token(who) }}", B: "{{ token(\'x y\') }} token(z)"}'
+    body = f"workload: {{who: w}}\nworkflow: [{{step: a, tool: {{kind: http, url: x, {header}}}}}]"
+    found = parse(HEAD + body).playbook
+    assert [(entry.name, entry.kind, entry.auth) for entry in found.keychain] == [
+        ("token_of_who", "token", "{{ who }}"),
+        ("token_of_x_y", "token", "x y"),
+    ]
+    assert found.steps["a"].tasks[0].options["headers"] == {
+        "A": "Bearer {{ keychain.token_of_who.token }}", "B": "{{ keychain.token_of_x_y.token }} token(z)",
+    }  # fmt: skip
+
+
+def test_a_name_that_the_playbook_gives_means_that() -> None:
+    body = 'workload: {result: 1}\nworkflow: [{step: a, tool: {kind: noop}, set: {ctx.x: "{{ result }}"}}]'
+    assert parse(HEAD + body).playbook.steps["a"].set == {"ctx.x": "{{ result }}"}
+
+
+def test_a_path_is_kept_without_the_slash_before_it() -> None:
+    text = HEAD.replace("path: demo/it", "path: /demo/it") + "workflow: [{step: /a/b, tool: {kind: noop}}]"
+    found = parse(text).playbook
+    assert (found.path, list(found.steps)) == ("demo/it", ["/a/b"])

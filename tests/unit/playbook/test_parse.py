@@ -127,7 +127,7 @@ def test_a_loop_without_a_frame_gets_the_usual_bounds() -> None:
         ("n", {"path": "demo/pages", "version": 2, "return_step": "end"}),
         ("shared", {"name": "shared"}),
         ("q", {"name": "shared"}),
-        ("u", {"ref": "{{ s.data }}"}),
+        ("u", {"ref": "{{ s }}"}),
         ("x", {"operation": "js_consume", "stream": "s", "consumer": "d", "batch": 5, "timeout": 2, "ack": True}),
         ("y", {}),
     ],

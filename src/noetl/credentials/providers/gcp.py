@@ -10,7 +10,7 @@ from typing import Any
 from noetl.credentials.providers.port import FetchOptions, client_library, fields_of
 from noetl.errors import ConfigError, Denied, InputError, NotFound, Unavailable
 
-_CLOUD = "https://www.googleapis.com/auth/cloud-platform"
+CLOUD = "https://www.googleapis.com/auth/cloud-platform"
 _SECONDS = 30.0
 
 
@@ -79,7 +79,7 @@ def _client(options: FetchOptions) -> Any:
         accounts = client_library("google.oauth2.service_account", "gcp")
         info = dict(service_account(options.identity))
         try:
-            login["credentials"] = accounts.Credentials.from_service_account_info(info, scopes=[_CLOUD])
+            login["credentials"] = accounts.Credentials.from_service_account_info(info, scopes=[CLOUD])
         except ValueError:
             raise InputError("the credential for Google Cloud is no service account") from None
     if options.region:
