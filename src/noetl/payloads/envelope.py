@@ -67,14 +67,18 @@ async def resolve(store: PayloadStore, event: Event) -> Event:
     """Put the moved fields of an event back; an event without any is returned as it is."""
     if event.fields_ref is None:
         return event
-    moved = decode_json(await store.fetch(_scope(event), event.fields_ref))
-    return msgspec.structs.replace(
-        event,
-        fields_ref=None,
-        context={**event.context, **moved.get("context", {})},
-        result={**event.result, **moved.get("result", {})},
-        current_item=moved.get("current_item", event.current_item),
-    )
+    return with_fields(event, decode_json(await store.fetch(_scope(event), event.fields_ref)))
+
+
+def with_fields(event: Event, moved: dict[str, Any]) -> Event:
+    """Return the event with the fields that had moved, and without their reference."""
+    changed: dict[str, Any] = {
+        field: {**getattr(event, field), **moved[field]} for field in ("context", "result") if field in moved
+    }
+    # What Spark reads for folds of ours has no current item, which none of them looks at.
+    if "current_item" in moved and hasattr(event, "current_item"):
+        changed["current_item"] = moved["current_item"]
+    return msgspec.structs.replace(event, fields_ref=None, **changed)
 
 
 def _movable(draft: Draft) -> list[_Part]:

@@ -18,6 +18,8 @@ from noetl.ledger.archive.rows import archive_rows
 from noetl.ledger.database import Database
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
+from noetl.payloads.fields import Erasures, FieldsReader, nothing_erased
+from noetl.payloads.port import PayloadStore
 from noetl.project.folds.checksum import Tally
 from noetl.project.folds.fold import Fold, FoldedRow
 from noetl.project.folds.state import FoldState
@@ -103,6 +105,9 @@ class BulkFolds:
         upcasters: Upcasters,
         mint: Callable[[], int],
         lakes: EventLakes | None = None,
+        *,
+        payloads: PayloadStore | None = None,
+        erasures: Erasures = nothing_erased,
     ) -> None:
         """Take the parts; with lakes, events are read from there as far as these have them, and else from the ledger."""
         self._drivers = drivers
@@ -112,6 +117,8 @@ class BulkFolds:
         self._upcasters = upcasters
         self._mint = mint
         self._lakes = lakes
+        self._payloads = payloads
+        self._erasures = erasures
 
     async def fold(
         self,
@@ -183,7 +190,8 @@ class BulkFolds:
         for answer in answers:
             last = (await self._history.head()).positions[answer.shard] if answer.failure else answer.last
             if last:
-                await fold_pages(state, self._history.shard_pages(answer.shard, scope=scope, to_position=last))
+                pages = self._history.shard_pages(answer.shard, scope=scope, to_position=last)
+                await fold_pages(state, pages, FieldsReader(self._payloads, self._erasures))
 
 
 def _raised(failure: Failure) -> NoetlError:
