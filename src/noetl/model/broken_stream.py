@@ -49,7 +49,7 @@ def broken_at(event: Event, code: str, message: str) -> BrokenStream:
     return BrokenStream(
         tenant_id=event.tenant_id,
         organization_id=event.organization_id,
-        stream_id=event.stream.root.stream_id,
+        stream_id=Stream(event.tenant_id, event.organization_id, event.stream_id).root.stream_id,
         shard=event.shard,
         position=event.position,
         event_id=event.event_id,

@@ -15,6 +15,7 @@ from noetl.project.folds.fold import FoldedRow, RowKey
 from noetl.project.folds.sums import Sums, bucket
 from noetl.project.port import StoredRow
 from noetl.project.stores import DEFAULT
+from noetl.project.witness import Lost
 from noetl.replay.report import Compared, Difference
 
 LOOKED_INTO: Final = 64
@@ -116,6 +117,20 @@ def broken_differences(broken: Iterable[BrokenStream]) -> list[Difference]:
             found=f"broken, {one.code}: {one.message}",
         )
         for one in broken
+    ]
+
+
+def lost_differences(lost: Iterable[Lost]) -> list[Difference]:
+    """Say which fields folds do not get."""
+    return [
+        Difference(
+            where="event",
+            id=str(one.event_id),
+            field=f"{one.field}, as {one.by} gets it",
+            expected=one.stored,
+            found=one.given,
+        )
+        for one in lost
     ]
 
 

@@ -26,7 +26,8 @@ from noetl.project.folds.sums import Sums
 from noetl.project.port import Projections, ProjectionView, StoredRow
 from noetl.project.stores import StoreLine, of_store
 from noetl.project.upcast import Upcasters
-from noetl.replay.compare import Suspects, broken_differences, compared, stored_sums, unequal
+from noetl.project.witness import Witness
+from noetl.replay.compare import Suspects, broken_differences, compared, lost_differences, stored_sums, unequal
 from noetl.replay.folding import fold_pages
 from noetl.replay.inline import inline_differences, shard_differences
 from noetl.replay.open_work import open_work_differences
@@ -34,7 +35,6 @@ from noetl.replay.pages import EventPages
 from noetl.replay.payload_proofs import PayloadProofs
 from noetl.replay.pipelines import pipeline_differences
 from noetl.replay.report import Difference, StoreCompared, VerifyReport
-from noetl.replay.witness import Witness
 
 Progress = Callable[[int], None]
 
@@ -125,7 +125,7 @@ class Verifier:
             payloads = PayloadProofs(self._payloads, scope) if check_payloads else None
             witness = Witness(self._payloads)
             events = await pass_.fold(expected.add, progress, payloads, witness)
-            differences += witness.differences + broken_differences([*broken, *pass_.unreadable])
+            differences += lost_differences(witness.lost) + broken_differences([*broken, *pass_.unreadable])
             places = unequal(expected, found)
             if places:
                 suspects = Suspects(places)

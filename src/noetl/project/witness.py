@@ -18,10 +18,21 @@ from noetl.model.event import Event
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
 from noetl.project.folds.fold import Fold, Row
-from noetl.replay.compare import SHOWN
-from noetl.replay.report import Difference
 
+SHOWN: Final = 10
+"""Fields that are told; more would only add to what is known to be wrong."""
 _MISSING: Final = object()
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """A field that the payload store has and a fold does not get as it is there."""
+
+    event_id: int
+    field: str
+    by: str
+    """Who does not get it: a projection, or whoever folds the event."""
+    stored: Any
+    given: Any
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -38,7 +49,7 @@ class Witness:
         self._payloads = payloads
         self._stored: dict[tuple[int, int], _Stored] = {}
         self._told: set[tuple[int, str]] = set()
-        self.differences: list[Difference] = []
+        self.lost: list[Lost] = []
 
     async def expect(self, group: Sequence[Event]) -> None:
         """Read what the payload store has of a group's events; what cannot be read is told by whoever folds it."""
@@ -95,15 +106,7 @@ class Witness:
                     self._tell(event, field if key is None else f"{field}.{key}", who, value, got)
 
     def _tell(self, event: Event, field: str, who: str, value: Any, got: Any) -> None:
-        if (event.event_id, field) in self._told or len(self.differences) >= SHOWN:
+        if (event.event_id, field) in self._told or len(self.lost) >= SHOWN:
             return
         self._told.add((event.event_id, field))
-        self.differences.append(
-            Difference(
-                where="event",
-                id=str(event.event_id),
-                field=f"{field}, as {who} gets it",
-                expected=value,
-                found=None if got is _MISSING else got,
-            )
-        )
+        self.lost.append(Lost(event.event_id, field, who, value, None if got is _MISSING else got))
