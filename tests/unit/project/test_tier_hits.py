@@ -39,10 +39,11 @@ async def project(writer: TieredPayloads, reader: TieredPayloads) -> None:
 async def test_a_projector_beside_its_writers_reads_from_the_tiers(beside: str, tmp_path: Path) -> None:
     """INV-153."""
     durable, figures = MemoryPayloadStore(), Figures()
-    near = Tiers(figures=figures, memory=ByteLru(64 << 20), disk=DiskCache(tmp_path / "one", 1 << 30, figures))
+    disk = None if beside == "in the process" else DiskCache(tmp_path / "one", 1 << 30, figures)
+    near = Tiers(figures=figures, memory=ByteLru(64 << 20), disk=disk)
     others = {
         "in the process": near,
-        "on the node": Tiers(figures=figures, memory=ByteLru(64 << 20), disk=near.disk),
+        "on the node": Tiers(figures=figures, memory=ByteLru(64 << 20), disk=disk),
         "elsewhere": Tiers(figures=figures, disk=DiskCache(tmp_path / "two", 1 << 30, figures)),
     }
     await project(TieredPayloads(durable, near), TieredPayloads(durable, others[beside], consumer="projector"))
