@@ -20,6 +20,7 @@ import pytest
 
 from noetl.model.payload_ref import PayloadRef
 from noetl.payloads.consumers import for_consumer
+from noetl.payloads.envelope import externalize
 from noetl.payloads.figures import Figures, Told
 from noetl.payloads.node import node_path
 from noetl.payloads.node_figures import told_in
@@ -31,6 +32,7 @@ from noetl.runtime.fabric import close_fabrics
 from noetl.runtime.settings import Settings
 from noetl.runtime.telemetry import Metrics
 from noetl.runtime.wiring import Runtime, open_runtime
+from noetl.testing.drafts import Drafts
 from noetl.testing.playbook_runs import playbook
 
 pytestmark = pytest.mark.service
@@ -173,3 +175,21 @@ async def test_a_reduce_beside_its_fan_out_reads_from_the_nodes_memory_and_needs
     assert (plain_digests, plain_result) == (digests, result)
     assert "ipc" not in plain.written
     assert plain.ratio("reducer", ["ipc"]) == 0.0
+
+
+async def test_a_projector_beside_the_server_reads_large_fields_from_its_memory(
+    owner_url: str, tmp_path: Path, shared: Path
+) -> None:
+    """INV-153."""
+    fabric.FIGURES = Figures()  # type: ignore[misc]
+    settings = Settings.model_validate(settings_of(owner_url, tmp_path, shared, 0))
+    async with open_runtime(settings) as runtime:
+        drafts, run = Drafts(runtime.scope, runtime.ids.mint), runtime.ids.mint()
+        for _ in range(5):
+            large = drafts.business("invoice/1", run, "business.posted", context={"lines": "line " * 20_000})
+            await runtime.ledger.append(large.stream, [await externalize(runtime.payloads, large)])
+        await runtime.projector().run_until(await runtime.ledger.head())
+        text = (await Metrics("1", database=runtime.database).exposition())[0].decode()
+    served = re.search(r'tier_hit_ratio\{consumer="projector",tier="memory"\} (\S+)', text)
+    assert served is not None
+    assert float(served[1]) > 0.6

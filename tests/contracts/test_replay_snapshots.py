@@ -14,6 +14,7 @@ from noetl.ledger.postgres import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.payloads.connect import Connection, open_object_store
+from noetl.payloads.envelope import FIELDS
 from noetl.payloads.keys import MemoryTenantKeys
 from noetl.payloads.port import PayloadStore
 from noetl.project.upcast import Upcasters
@@ -146,7 +147,8 @@ async def test_the_payload_root_covers_every_digest_in_order(
     found: Projections, ledger: PostgresLedger, drafts: Drafts
 ) -> None:
     run, stage, frame = drafts.mint(), drafts.mint(), drafts.mint()
-    first, second = drafts.payload("01" * 32), drafts.payload("02" * 32)
+    first = drafts.payload("01" * 32)
+    second = await found.payloads.store(SCOPE, b'{"context":{"note":"long"}}', FIELDS)
     steps = [
         drafts.execution(run, fields_ref=second),
         drafts.frame(run, stage, frame, payload_ref=first, fields_ref=second),

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from noetl.alerts.conditions_of_work import check_failed, lag, slot_missed
+from noetl.alerts.conditions_of_work import check_failed, lag, slot_missed, stream_broken
 from noetl.alerts.found import Found
 from noetl.alerts.rule import Condition, On
 from noetl.ledger.database import Connection
@@ -156,10 +156,15 @@ async def _check_failed(connection: Connection, condition: Condition) -> Looked:
     return Looked(found=await check_failed(connection, condition))
 
 
+async def _stream_broken(connection: Connection, _condition: Condition) -> Looked:
+    return Looked(found=await stream_broken(connection))
+
+
 _KINDS: Final[Mapping[On, Callable[[Connection, Condition], Awaitable[Looked]]]] = {
     "run_failed": _run_failed,
     "run_late": _run_late,
     "slot_missed": _slot_missed,
     "lag": _lag,
     "check_failed": _check_failed,
+    "stream_broken": _stream_broken,
 }

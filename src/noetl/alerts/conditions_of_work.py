@@ -49,6 +49,9 @@ _WORDS: Final[Mapping[str, str]] = {
     "tasks": "tasks wait for a worker",
     "source": "sources are not started",
 }
+_BROKEN: Final = """
+SELECT stream_id, shard, position, event_id, code, message FROM noetl.broken_stream ORDER BY stream_id LIMIT 1000
+"""
 # The last task of each partition tells; its checks stand in the event that ended it.
 _CHECKS: Final = """
 WITH own AS (
@@ -119,6 +122,19 @@ async def lag(connection: Connection, condition: Condition, said: Callable[[floa
             message = f"they are behind by {said(behind)}, and {said(limit)} are allowed"
             found.append(Found(subject=name, title=_WORDS[name], message=message))
     return tuple(found)
+
+
+async def stream_broken(connection: Connection) -> tuple[Found, ...]:
+    """Return the streams whose rows stand still, since fields of an event cannot be read."""
+    return tuple(
+        Found(
+            subject=row["stream_id"],
+            title=f"projections of {row['stream_id']} stand still",
+            message=f"event {row['event_id']} at position {row['position']} of shard {row['shard']} cannot be folded: "
+            f"{row['code']}: {row['message']}",
+        )
+        for row in await connection.fetch(_BROKEN)
+    )
 
 
 async def check_failed(connection: Connection, condition: Condition) -> tuple[Found, ...]:

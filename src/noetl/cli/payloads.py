@@ -127,7 +127,8 @@ def check(execution: str | None, as_json: bool) -> None:
 def erase(yes: bool) -> None:
     """Destroy the tenant's key: none of its payloads can ever be read again, in copies and backups neither.
 
-    Events, digests and checksums stay and still verify. Needs payload_store.encryption_at_rest.
+    Events, digests and checksums stay and still verify. Rows of projections that were folded from such payloads are
+    folded anew: a business object becomes {"erased": true}. Needs payload_store.encryption_at_rest.
 
     \b
     Examples:
@@ -139,7 +140,8 @@ def erase(yes: bool) -> None:
 
 async def _erase(*, yes: bool) -> None:
     from noetl.runtime.config import load_settings
-    from noetl.runtime.erasure import erase_tenant
+    from noetl.runtime.erasure import erase_tenant, fold_anew
+    from noetl.runtime.projector import catch_up
     from noetl.runtime.wiring import open_runtime
 
     async with open_runtime(load_settings()) as runtime:
@@ -147,8 +149,12 @@ async def _erase(*, yes: bool) -> None:
         if not yes:
             click.confirm(f"All payloads of tenant {tenant} will be unreadable for ever. Go on?", abort=True)
         answer = await erase_tenant(runtime)
+        streams = await fold_anew(runtime)
+        await catch_up(runtime)
     done = "was erased before" if answer.repeated else "is erased"
     click.echo(f"Tenant {tenant} {done}, recorded as event {answer.event_ids[0]}.")
+    if streams:
+        click.echo(f"Rows of {streams} streams are folded anew, without what their events had in the payload store.")
 
 
 async def _list(limit: int) -> list[dict[str, Any]]:

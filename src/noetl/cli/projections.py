@@ -116,7 +116,8 @@ async def _standing(runtime: Runtime, line: StoreLine) -> StoreStatus:
 
     with of_store(line.name):
         held = {one.shard: one for one in await holders(line.database) if one.role == "projector"}
-        return StoreStatus(line.name, line.projections, await shard_lags(runtime.ledger, line.store), held)
+        lags = await shard_lags(runtime.ledger, line.store)
+        return StoreStatus(line.name, line.projections, lags, held, await line.store.broken_streams())
 
 
 async def _run(*, follow: bool) -> int:
@@ -173,7 +174,7 @@ async def _rebuild(shard: int | None, store: str | None) -> dict[str, RebuildRep
             with of_store(name), _bar({each: head.positions[each] for each in shards}) as progress:
                 reports[name] = await building.rebuild(
                     runtime.history, known[name].store, known[name].folds, runtime.upcasters, shards=shards,
-                    progress=progress,
+                    progress=progress, payloads=runtime.payloads, erasures=runtime.erasures,
                 )  # fmt: skip
         return reports
 

@@ -11,6 +11,7 @@ from noetl.cli.tables import rendered
 
 if TYPE_CHECKING:
     from noetl.leases.shards import ShardHolder
+    from noetl.model.broken_stream import BrokenStream
     from noetl.project.rebuild import RebuildReport
     from noetl.project.shards import ShardLag
 
@@ -25,6 +26,7 @@ class StoreStatus:
     projections: tuple[str, ...]
     lags: list[ShardLag] = field(default_factory=list)
     held: dict[int, ShardHolder] = field(default_factory=dict)
+    broken: list[BrokenStream] = field(default_factory=list)
     away: str | None = None
 
 
@@ -52,6 +54,9 @@ def _show_store(store: StoreStatus) -> None:
             click.echo(f"\nshard {lag.shard} stands still{since}: {lag.failure.message}")
             if lag.failure.hint:
                 click.echo(f"hint: {lag.failure.hint}")
+    for one in store.broken:
+        since = "" if one.since is None else f" (since {one.since:%Y-%m-%d %H:%M:%S} UTC)"
+        click.echo(f"\n{one.sentence()}{since}")
 
 
 def _line(lag: ShardLag, held: dict[int, ShardHolder]) -> tuple[str, ...]:
@@ -77,6 +82,7 @@ def _store_facts(store: StoreStatus) -> dict[str, Any]:
     ]
     return {
         "projections": list(store.projections),
+        "broken_streams": [msgspec.to_builtins(one) | {"event_id": str(one.event_id)} for one in store.broken],
         "away": store.away,
         "lag_events": None if store.away else sum(lag.lag_events for lag in lags),
         "lag_seconds": None if store.away else max(lag.lag_seconds for lag in lags),

@@ -21,7 +21,8 @@ SEVERITY: Final = Choice(SEVERITIES)
 
 CONDITION: Final[Mapping[str, Field]] = {
     "on": Field(
-        Choice(("run_failed", "run_late", "slot_missed", "lag", "check_failed")), "What is looked for in the ledger."
+        Choice(("run_failed", "run_late", "slot_missed", "lag", "check_failed", "stream_broken")),
+        "What is looked for in the ledger.",
     ),
     "path": Field(TEXT, "Only runs of this playbook; `etl/*` takes all whose path begins so."),
     "dag": Field(TEXT, "Only runs, tasks or checks of this DAG."),
@@ -51,6 +52,7 @@ _BELONGS: Final[Mapping[str, tuple[str, ...]]] = {
     "slot_missed": ("schedule", "later_than", "lookback"),
     "lag": ("of", "lag_over"),
     "check_failed": ("dag", "job", "lookback"),
+    "stream_broken": (),
 }
 _EITHER: Final[Mapping[str, tuple[str, ...]]] = {"run_late": ("later_than", "finished_by"), "lag": ("lag_over",)}
 
@@ -62,7 +64,7 @@ def hold_condition(node: Node, name: str, problems: Problems) -> None:
         return
     for key in node.mapping:
         if key in CONDITION and key != "on" and key not in _BELONGS[kind]:
-            hint = f"it has {', '.join(_BELONGS[kind])}"
+            hint = f"it has {', '.join(_BELONGS[kind]) or 'no fields of its own'}"
             problems.error("misplaced_field", f"{key} means nothing to {kind}", node.key_place(key), hint)
     wanted = _EITHER.get(kind, ())
     given = [key for key in wanted if key in node.mapping]

@@ -138,7 +138,8 @@ class Children:
 
     async def _returned(self, scope: Scope, parent_id: int, command_id: str, child: State) -> Result:
         issued = await self._facts.issued(scope, parent_id, command_id)
-        step = None if issued is None else issued.context.get("child", {}).get("return_step")
+        context = {} if issued is None else (await self._executions.whole(scope, issued)).context
+        step = context.get("child", {}).get("return_step")
         return result_of(child, step)
 
     async def _end(self, scope: Scope, execution_id: int, command_id: str, **report: Any) -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.drafts import Drafting, new_lease
+from noetl.dispatch.facts.port import IssuedCommand
 from noetl.dispatch.grants import CommandGrant
 from noetl.dispatch.handing import first_issued, grant_of, handed_to
 from noetl.dispatch.large_facts import slimmed, with_rows, with_stored_rows
@@ -31,6 +32,7 @@ from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.event import Draft
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, execution_stream
+from noetl.payloads.codec import decode_json
 from noetl.payloads.envelope import resolve
 from noetl.payloads.port import PayloadStore
 from noetl.plan.decide import COMMAND_LEASE_SECONDS, Decision, decide, needed, undecidable
@@ -255,6 +257,13 @@ class Executions:
     async def load(self, scope: Scope, ref: PayloadRef) -> Any:
         """Return the value a reference stands for; for a loop's, what its rows came to."""
         return await loaded(self._payloads, scope, ref)
+
+    async def whole(self, scope: Scope, issued: IssuedCommand) -> IssuedCommand:
+        """Return what a command was issued with, fetched as far as it stands outside the ledger."""
+        if issued.fields_ref is None:
+            return issued
+        moved = decode_json(await self._payloads.fetch(scope, issued.fields_ref))
+        return IssuedCommand(issued.meta, {**issued.context, **moved.get("context", {})})
 
     async def data(self, scope: Scope, result: Result) -> Any:
         """Return what a step came to, fetched as far as it stands outside the ledger."""

@@ -169,6 +169,7 @@ class Reaper:
         except NotFound:
             issued = await self._facts.issued(scope, parent_id, command_id)
             assert issued is not None, "a row of a command stands only with its event"
+            issued = await self._executions.whole(scope, issued)
             await self._children.start_suspended(scope, parent_id, command_id, issued.meta, issued.context)
             return
         if child.ended:

@@ -68,6 +68,10 @@ class HintedRef(PayloadRef, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     ipc: IpcHint
 
 
+class ErasedRef(PayloadRef, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A reference whose bytes were erased on purpose, as an event says. Only readers make it; no event is recorded with it."""
+
+
 def payload_uri(tenant_id: str, organization_id: str, sha256: str) -> str:
     """Return the locator of a payload."""
     return f"noetl://tenant/{tenant_id}/org/{organization_id}/payloads/sha256/{sha256}"

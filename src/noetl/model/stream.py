@@ -55,6 +55,12 @@ class Stream(msgspec.Struct, frozen=True):
         return int(found[1]) if found else None
 
     @property
+    def root(self) -> Stream:
+        """The stream whose order this one is part of: that of its execution, or itself."""
+        execution_id = self.execution_id
+        return self if execution_id is None else execution_stream(self.scope, execution_id)
+
+    @property
     def shard(self) -> int:
         """The shard all events of this stream go to."""
         execution_id = self.execution_id

@@ -17,6 +17,7 @@ from noetl import faults
 from noetl.model.payload_ref import HintedRef, PayloadRef
 from noetl.model.stream import Scope
 from noetl.payloads.codec import ARROW_STREAM
+from noetl.payloads.envelope import FIELDS
 from noetl.payloads.figures import Tier
 from noetl.payloads.keys import TenantKeys
 from noetl.payloads.origin import current_origin
@@ -65,7 +66,8 @@ class TieredPayloads:
         self.tiers.figures.wrote("object", ref.bytes)
         faults.reach("payload.after_durable")
         if isinstance(data, bytes | bytearray | memoryview):
-            await self._offer(self._key(scope, ref), ref, data, disk=True)
+            # Fields of an event are read by a projector as soon as the event is there.
+            await self._offer(self._key(scope, ref), ref, data, disk=True, memory=media_type == FIELDS)
         self.tiers.after()
         return ref
 

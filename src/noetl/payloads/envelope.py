@@ -5,7 +5,8 @@ What moves is recorded by `fields_ref`; the event means the same with its fields
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,6 +21,14 @@ from noetl.payloads.port import PayloadStore
 
 FIELDS = "application/vnd.noetl.fields+json"
 """Canonical JSON of `{"context": {...}, "result": {...}, "current_item": ...}`, each only if something moved."""
+
+
+_IN_ROWS: Final[Mapping[str, frozenset[str]]] = {
+    "stage.opened": frozenset({"frame_policy"}),
+    "frame.checkpointed": frozenset({"cursor"}),
+    **dict.fromkeys(("frame.committed", "frame.failed", "loop.shard.done", "loop.shard.failed"), frozenset({"set"})),
+}
+"""Keys of the context that are optional and never move: rows that are written with the event are made from them."""
 
 
 class _Part(NamedTuple):
@@ -38,8 +47,8 @@ def inline_size(draft: Draft) -> int:
 async def externalize(store: PayloadStore, draft: Draft, threshold: int = INLINE_LIMIT) -> Draft:
     """Move the largest free fields of a draft to the payload store until its row takes at most `threshold` bytes.
 
-    Fields that the event type's schema requires, and `meta`, stay where folds look for them; if these alone are too
-    large, EventInvalid says which.
+    Fields that the event type's schema requires or rows of open work are made from, and `meta`, stay in the row; if these
+    alone are too large, EventInvalid says which.
     """
     size = inline_size(draft)
     if size <= threshold:
@@ -67,14 +76,18 @@ async def resolve(store: PayloadStore, event: Event) -> Event:
     """Put the moved fields of an event back; an event without any is returned as it is."""
     if event.fields_ref is None:
         return event
-    moved = decode_json(await store.fetch(_scope(event), event.fields_ref))
-    return msgspec.structs.replace(
-        event,
-        fields_ref=None,
-        context={**event.context, **moved.get("context", {})},
-        result={**event.result, **moved.get("result", {})},
-        current_item=moved.get("current_item", event.current_item),
-    )
+    return with_fields(event, decode_json(await store.fetch(_scope(event), event.fields_ref)))
+
+
+def with_fields(event: Event, moved: dict[str, Any]) -> Event:
+    """Return the event with the fields that had moved, and without their reference."""
+    changed: dict[str, Any] = {
+        field: {**getattr(event, field), **moved[field]} for field in ("context", "result") if field in moved
+    }
+    # What Spark reads for folds of ours has no current item, which none of them looks at.
+    if "current_item" in moved and hasattr(event, "current_item"):
+        changed["current_item"] = moved["current_item"]
+    return msgspec.structs.replace(event, fields_ref=None, **changed)
 
 
 def _movable(draft: Draft) -> list[_Part]:
@@ -84,7 +97,7 @@ def _movable(draft: Draft) -> list[_Part]:
         _Part(len(_encoded(draft, f"{field}.{key}", {key: value})) - 2, field, key)
         for field in ("context", "result")
         for key, value in getattr(draft, field).items()
-        if key not in _required(kind, field)
+        if key not in _required(kind, field) and not (field == "context" and key in _IN_ROWS.get(draft.event_type, ()))
     ]
     if draft.current_item is not None and not (kind and "current_item" in kind.needs):
         parts.append(

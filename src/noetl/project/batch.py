@@ -1,21 +1,27 @@
-"""Projects one shard batch by batch: read after the checkpoint, load the rows, fold, save rows and checkpoint together."""
+"""Projects one shard batch by batch: read after the checkpoint, load the rows, fold, save rows and checkpoint together.
+
+Fields that lie in the payload store are read first. A stream whose fields cannot be read stands still from there on, which is
+saved with the checkpoint, and its shard goes on; `mending` tries it again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from noetl.errors import HistoryNotKept, NoetlError, Unsupported
+from noetl.errors import HistoryNotKept, NoetlError
 from noetl.faults import reach
+from noetl.model.broken_stream import BrokenStream
 from noetl.model.event import Event
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
-from noetl.project.folds.fold import FoldedRow, RowKey
+from noetl.payloads.fields import FieldsReader
+from noetl.project.folding import CannotFoldError, Folding
 from noetl.project.folds.registry import FoldRegistry
-from noetl.project.folds.state import FoldState
-from noetl.project.port import ProjectionStore
+from noetl.project.mending import Mending, Reads, Rereads, again_from
+from noetl.project.port import ProjectionStore, StreamChanges
 from noetl.project.upcast import Upcasters
 
 log = logging.getLogger("noetl.projector")
@@ -63,18 +69,29 @@ class Batches:
         upcasters: Upcasters,
         batch_events: int,
         on_batch: Callable[[int, list[Event]], Awaitable[None]] | None,
+        fields: Reads,
+        rereads: Rereads | None = None,
     ) -> None:
+        """Take the parts: `fields` makes what reads fields, `rereads` gives events once more where `ledger` cannot."""
         self._ledger = ledger
         self._store = store
-        self._folds = folds.folds()
-        self._versions = {fold.projection: fold.version for fold in self._folds}
-        self._upcasters = upcasters
+        self._folding = Folding(store, folds, upcasters)
         self._batch_events = batch_events
         self._on_batch = on_batch
+        self._fields = fields
         self._at_once = asyncio.Semaphore(AT_ONCE)
+        source = rereads if rereads is not None else ledger
+        self._keeps = isinstance(source, Rereads)
+        again = again_from(source) if isinstance(source, Rereads) else lambda broken, _upto: store.held_events(broken)
+        self.mending = Mending(store, self._folding, fields, again, batch_events)
+        self._broken: dict[int, tuple[BrokenStream, ...]] = {}
+        """The broken streams of each shard as they were last seen."""
 
     async def catch_up(self, shard: int, upto: int | None) -> None:
         """Project a shard up to a position, or to its head as it is found."""
+        if not self.mending.seconds_left(shard):
+            await self.mending.mend(shard)
+            self._broken.pop(shard, None)
         position = await self._checkpoint(shard)
         while upto is None or position < upto:
             # Held for one batch only: shards with a long way to go must not keep the others waiting.
@@ -83,34 +100,71 @@ class Batches:
                 if not events:
                     await self._check_head(shard, position)
                     return
-                reached = await self._project(shard, position, events)
-                position = await self._checkpoint(shard) if reached is None else reached
+                position = await self._project_all(shard, position, events)
                 if upto is None and len(events) < self._batch_events and position == events[-1].position:
                     return
 
-    async def _project(self, shard: int, after: int, events: list[Event]) -> int | None:
-        """Save the events' rows and return the position reached, or None when another projector was faster.
+    async def _project_all(self, shard: int, after: int, events: list[Event]) -> int:
+        """Project events, part by part where their fields take too much memory together; return where the shard stands."""
+        left = events
+        while left:
+            reached = await self._project(shard, after, left)
+            if reached is None:
+                return await self._checkpoint(shard)
+            after, left = reached, [event for event in left if event.position > reached]
+        return after
+
+    async def _project(self, shard: int, after: int, events: Sequence[Event]) -> int | None:
+        """Save the rows of the first events and return the position reached, or None when another projector was faster.
 
         Events before one that cannot be projected are saved alone; once it comes first it is raised, with its place.
         """
+        known = await self._known(shard)
+        reader = self._fields(known)
+        group = list(next(reader.divided(events)))
+        read = await reader.read(group)
+        streams = StreamChanges(known=known, broken=tuple(reader.broken), held=self._held(group, read))
         try:
-            rows = await self._folded(shard, after, events)
+            rows = await self._folding.folded(shard, after, read)
             reach("project.before_rows")
-            upto = events[-1].position
-            saved = await self._store.save_projections(shard, after, upto, rows, events, self._versions)
-        except _CannotFoldError as problem:
-            if problem.index:
-                return await self._project(shard, after, events[: problem.index])
-            raise _placed(problem.error, events[0]) from problem.error
+            saved = await self._store.save_projections(
+                shard, after, group[-1].position, rows, group, self._folding.versions, streams
+            )
+        except CannotFoldError as problem:
+            before = [event for event in group if event.position < problem.event.position]
+            if before:
+                return await self._project(shard, after, before)
+            raise _placed(problem.error, problem.event) from problem.error
         except (TypeError, ValueError) as problem:
             # A row cannot be written down, and it is not known which event made it so.
-            if len(events) > 1:
-                return await self._project(shard, after, events[: len(events) // 2])
-            raise _placed(problem, events[0]) from problem
+            if len(group) > 1:
+                return await self._project(shard, after, group[: len(group) // 2])
+            raise _placed(problem, group[0]) from problem
+        if not saved or reader.broken:
+            self._broken.pop(shard, None)
         if not saved:
             return None
-        await self._tell(shard, events)
-        return upto
+        self._note(shard, reader)
+        await self._tell(shard, group)
+        return group[-1].position
+
+    def _note(self, shard: int, reader: FieldsReader) -> None:
+        for broken in reader.broken:
+            self.mending.schedule(shard)
+            extra = {"action": "projector.stream_broken", "stream": broken.stream_id, "position": broken.position}
+            log.warning("%s", broken.sentence(), extra=extra)
+
+    async def _known(self, shard: int) -> tuple[BrokenStream, ...]:
+        if shard not in self._broken:
+            self._broken[shard] = tuple(await self._store.broken_streams(shard))
+        return self._broken[shard]
+
+    def _held(self, group: Sequence[Event], read: Sequence[Event]) -> tuple[Event, ...]:
+        """Return what was not folded, where it could not be read again."""
+        if self._keeps or len(read) == len(group):
+            return ()
+        folded = {event.position for event in read}
+        return tuple(event for event in group if event.position not in folded)
 
     async def _tell(self, shard: int, events: list[Event]) -> None:
         """Pass a committed batch on. What goes wrong there is no reason to stop projecting."""
@@ -121,21 +175,6 @@ class Batches:
         except Exception as error:
             extra = {"action": "projector.batch_not_passed_on", "shard": shard, "position": events[-1].position}
             log.warning("what follows a projected batch failed: %s", error, extra=extra, exc_info=error)
-
-    async def _folded(self, shard: int, after: int, events: list[Event]) -> list[FoldedRow]:
-        state = FoldState(self._folds, upcasters=self._upcasters, keep_ended=True)
-        state.skip_to(shard, after)
-        stored = await self._store.load_projections(_keys_of(state, events))
-        try:
-            state.seed(stored)
-        except Unsupported as error:
-            raise Unsupported(error.message, hint="run `noetl projections rebuild`", **error.details) from error
-        try:
-            state.apply_many(events)
-        except Exception as error:
-            reached = state.positions.get(shard, after)
-            raise _CannotFoldError(sum(event.position <= reached for event in events), error) from error
-        return state.touched()
 
     async def _read(self, shard: int, after: int, upto: int | None) -> list[Event]:
         # Positions are dense, so so many positions hold so many events.
@@ -156,27 +195,6 @@ class Batches:
                 f"events of shard {shard} after position {position} are not in the ledger, whose head is {head}",
                 hint="run `noetl projections rebuild`, which also reads archives",
             )
-
-
-def _keys_of(state: FoldState, events: list[Event]) -> list[RowKey]:
-    try:
-        return state.keys_of(events)
-    except Exception as error:
-        for index, event in enumerate(events):
-            try:
-                state.keys_of([event])
-            except Exception as own:
-                raise _CannotFoldError(index, own) from own
-        raise _CannotFoldError(0, error) from error
-
-
-class _CannotFoldError(Exception):
-    """The event at this index stops the batch."""
-
-    def __init__(self, index: int, error: Exception) -> None:
-        super().__init__(index, error)
-        self.index = index
-        self.error = error
 
 
 def _placed(error: Exception, event: Event) -> NoetlError:

@@ -29,7 +29,9 @@ FROM last CROSS JOIN LATERAL (
     SELECT jsonb_agg(DISTINCT jsonb_build_array(e.tenant_id, e.organization_id, e.execution_id::text)) AS executions
     FROM noetl.event AS e
     WHERE e.shard = $1 AND e.position > last.position AND e.position <= $3 AND e.event_type <> '{TELLING}'
-      AND starts_with(e.stream_id, 'execution/')) AS moved
+      AND starts_with(e.stream_id, 'execution/')
+      AND NOT EXISTS (SELECT FROM noetl.broken_stream AS b WHERE b.tenant_id = e.tenant_id
+          AND b.organization_id = e.organization_id AND b.stream_id = 'execution/' || e.execution_id)) AS moved
 WHERE moved.executions IS NOT NULL
 """  # noqa: S608
 _FORGET = """

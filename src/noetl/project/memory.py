@@ -11,13 +11,23 @@ from typing import Any
 import msgspec
 
 from noetl.errors import InputError
+from noetl.model.broken_stream import BrokenStream
 from noetl.model.event import Event
 from noetl.model.mark import MAX_POSITION, Mark
 from noetl.model.shard import SHARD_COUNT
-from noetl.model.stream import Scope
+from noetl.model.stream import Scope, Stream
 from noetl.project.folds.fold import FoldedRow, RowKey
-from noetl.project.port import Failure, Page, Replaced, ShardState, Snapshot, StoredRow
-from noetl.project.rows import Columns, check_folds, check_query, from_columns, same_failure, to_columns
+from noetl.project.port import (
+    NOTHING_BROKEN,
+    Failure,
+    Page,
+    Replaced,
+    ShardState,
+    Snapshot,
+    StoredRow,
+    StreamChanges,
+)
+from noetl.project.rows import Columns, check_folds, check_query, from_columns, same_failure, same_places, to_columns
 
 _Rows = dict[RowKey, Columns]
 _EXECUTION, _SHARD, _STATUS = 4, 5, 9
@@ -33,6 +43,8 @@ class MemoryProjectionStore:
         self._folds: list[dict[str, int] | None] = [None] * SHARD_COUNT
         self._failures: list[Failure | None] = [None] * SHARD_COUNT
         self._updated = [datetime.now(UTC)] * SHARD_COUNT
+        self._broken: dict[Stream, BrokenStream] = {}
+        self._held: dict[tuple[int, int], Event] = {}
         self._locks = [asyncio.Lock() for _ in range(SHARD_COUNT)]
 
     async def checkpoints(self) -> Mark:
@@ -51,8 +63,9 @@ class MemoryProjectionStore:
         rows: Sequence[FoldedRow],
         events: Sequence[Event],
         folds: Mapping[str, int] | None = None,
+        streams: StreamChanges = NOTHING_BROKEN,
     ) -> bool:
-        """Write rows and move the checkpoint, both or neither."""
+        """Write rows and broken streams and move the checkpoint, all or nothing."""
         async with self._locks[shard]:
             if self._positions[shard] != after:
                 return False
@@ -60,6 +73,10 @@ class MemoryProjectionStore:
             given = {row.key: to_columns(row) for row in rows}
             if any(key in self._rows and self._rows[key][_SHARD] != shard for key in given):
                 return False
+            if not same_places(await self.broken_streams(shard), streams.known):
+                return False
+            self._change(shard, streams.broken, streams.mended)
+            self._held.update({(shard, event.position): event for event in streams.held})
             self._rows.update(given)
             self._move(shard, upto, folds)
             return True
@@ -86,6 +103,18 @@ class MemoryProjectionStore:
             ShardState(shard, position, shards.count(shard), self._updated[shard], self._failures[shard])
             for shard, position in enumerate(self._positions)
         ]
+
+    async def broken_streams(self, shard: int | None = None) -> list[BrokenStream]:
+        """Return the streams that stand still while their shard goes on."""
+        found = [one for one in self._broken.values() if shard in (None, one.shard)]
+        return sorted(found, key=lambda one: (one.shard, one.position, one.stream_id))
+
+    async def held_events(self, broken: BrokenStream) -> AsyncIterator[Event]:
+        """Give the events that a broken stream has kept back."""
+        for shard, position in sorted(self._held):
+            event = self._held[shard, position]
+            if event.stream.root == broken.stream and position >= broken.position:
+                yield event
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
         """Record a snapshot."""
@@ -114,7 +143,8 @@ class MemoryProjectionStore:
         """Give an organization's projections as they are at one moment."""
         wanted = (scope.tenant_id, scope.organization_id)
         own = {key: columns for key, columns in self._rows.items() if key[:2] == wanted}
-        yield MemoryView(own, Mark(self._positions))
+        broken = [one for one in await self.broken_streams() if one.scope == scope]
+        yield MemoryView(own, Mark(self._positions), broken)
 
     async def query(
         self, scope: Scope, projection: str, filters: Mapping[str, Any] | None = None, page: Page | None = None
@@ -123,6 +153,20 @@ class MemoryProjectionStore:
         async with self.snapshot_view(scope) as view:
             async for row in view.query(projection, filters, page):
                 yield row
+
+    def _change(self, shard: int, broken: Sequence[BrokenStream], mended: Sequence[Stream]) -> None:
+        for stream in mended:
+            del self._broken[stream]
+        for one in broken:
+            known = self._broken.get(one.stream)
+            since = known.since if known is not None and known.position == one.position else datetime.now(UTC)
+            self._broken[one.stream] = msgspec.structs.replace(one, since=since)
+        self._held = {
+            place: event
+            for place, event in self._held.items()
+            if place[0] != shard
+            or (event.stream.root in self._broken and place[1] >= self._broken[event.stream.root].position)
+        }
 
     def _move(self, shard: int, upto: int, folds: Mapping[str, int] | None) -> None:
         self._positions[shard] = upto
@@ -139,18 +183,19 @@ class MemoryReplacement:
         self._shard = shard
         self._rows: _Rows = {}
         self._finished: tuple[int, Mapping[str, int]] | None = None
+        self._broken: Sequence[BrokenStream] = ()
 
     async def put(self, rows: Sequence[FoldedRow]) -> None:
         """Add rows."""
         self._rows.update({row.key: to_columns(row) for row in rows})
 
-    async def finish(self, upto: int, folds: Mapping[str, int]) -> Replaced:
+    async def finish(self, upto: int, folds: Mapping[str, int], broken: Sequence[BrokenStream] = ()) -> Replaced:
         """Put what was added in the place of everything the shard had."""
         old = {key: columns for key, columns in self._store._rows.items() if columns[_SHARD] == self._shard}
         elsewhere = [key for key in self._rows if key in self._store._rows and key not in old]
         if elsewhere:
             raise InputError(f"row {elsewhere[0].row_id!r} of {elsewhere[0].projection} is made from two shards")
-        self._finished = upto, folds
+        self._finished, self._broken = (upto, folds), broken
         return Replaced(
             before=len(old),
             after=len(self._rows),
@@ -166,19 +211,28 @@ class MemoryReplacement:
         store, shard = self._store, self._shard
         kept = {key: columns for key, columns in store._rows.items() if columns[_SHARD] != shard}
         store._rows = kept | self._rows
+        known = [one.stream for one in store._broken.values() if one.shard == shard]
+        store._change(
+            shard, self._broken, [stream for stream in known if stream not in {one.stream for one in self._broken}]
+        )
         store._move(shard, *self._finished)
 
 
 class MemoryView:
     """Projections as they were when the view was opened."""
 
-    def __init__(self, rows: _Rows, checkpoints: Mark) -> None:
+    def __init__(self, rows: _Rows, checkpoints: Mark, broken: Sequence[BrokenStream]) -> None:
         self._rows = rows
         self._checkpoints = checkpoints
+        self._broken = list(broken)
 
     async def checkpoints(self) -> Mark:
         """Return up to which position each shard was projected."""
         return self._checkpoints
+
+    async def broken_streams(self) -> list[BrokenStream]:
+        """Return the streams that stood still."""
+        return self._broken
 
     async def query(
         self, projection: str | None = None, filters: Mapping[str, Any] | None = None, page: Page | None = None

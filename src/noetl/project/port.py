@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from noetl.errors import NoetlError
+from noetl.model.broken_stream import BrokenStream
 from noetl.model.event import Event
 from noetl.model.mark import Mark
 from noetl.model.payload_ref import PayloadRef
-from noetl.model.stream import Scope
+from noetl.model.stream import Scope, Stream
 from noetl.project.folds.fold import FoldedRow, RowKey
 
 
@@ -96,6 +97,22 @@ class ShardState(msgspec.Struct, frozen=True):
     failure: Failure | None = None
 
 
+class StreamChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch changes in the broken streams of its shard."""
+
+    known: tuple[BrokenStream, ...] = ()
+    """Those that the batch was folded with; when others are there by then, it must be folded anew."""
+    broken: tuple[BrokenStream, ...] = ()
+    """Those that stand still from now on, or elsewhere than before."""
+    mended: tuple[Stream, ...] = ()
+    """Those that go on."""
+    held: tuple[Event, ...] = ()
+    """Events that were not folded and can be read from nowhere else."""
+
+
+NOTHING_BROKEN = StreamChanges()
+
+
 class Replaced(msgspec.Struct, frozen=True):
     """What a rebuild of a shard changed: rows before and after, and how many differ, came or went."""
 
@@ -113,7 +130,7 @@ class Replacement(Protocol):
         """Add rows, each once."""
         ...
 
-    async def finish(self, upto: int, folds: Mapping[str, int]) -> Replaced:
+    async def finish(self, upto: int, folds: Mapping[str, int], broken: Sequence[BrokenStream] = ()) -> Replaced:
         """Put what was added in the place of everything the shard had, with its checkpoint at `upto`."""
         ...
 
@@ -123,6 +140,10 @@ class ProjectionView(Protocol):
 
     async def checkpoints(self) -> Mark:
         """Return up to which position each shard was projected at that moment."""
+        ...
+
+    async def broken_streams(self) -> list[BrokenStream]:
+        """Return the organization's streams that stood still at that moment."""
         ...
 
     def query(
@@ -188,11 +209,12 @@ class ProjectionStore(Projections, Protocol):
         rows: Sequence[FoldedRow],
         events: Sequence[Event],
         folds: Mapping[str, int] | None = None,
+        streams: StreamChanges = NOTHING_BROKEN,
     ) -> bool:
-        """Write rows and move the shard's checkpoint from `after` to `upto`, both or neither.
+        """Write rows and broken streams and move the shard's checkpoint from `after` to `upto`, all or nothing.
 
-        Returns False and writes nothing when the checkpoint is not at `after`: another projector of the shard was
-        faster, and the batch must be folded anew. The events are those the rows were folded from. A recorded failure of the
+        Returns False and writes nothing when the checkpoint is not at `after`, or other streams are broken than `streams`
+        knows: another projector of the shard was faster, and the batch must be folded anew. The events are those the rows were folded from. A recorded failure of the
         shard is cleared.
 
         `folds` are the versions of all folds that ran, by projection. Rows of other folds must not be mixed in: when the
@@ -216,4 +238,12 @@ class ProjectionStore(Projections, Protocol):
 
     async def shard_states(self) -> list[ShardState]:
         """Return the state of every shard, in order."""
+        ...
+
+    async def broken_streams(self, shard: int | None = None) -> list[BrokenStream]:
+        """Return the streams of a shard, or of all, that stand still while their shard goes on, by position."""
+        ...
+
+    def held_events(self, broken: BrokenStream) -> AsyncIterator[Event]:
+        """Give the events that a broken stream has kept back, from where it stands on, by position."""
         ...

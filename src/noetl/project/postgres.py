@@ -16,6 +16,7 @@ import orjson
 
 from noetl.faults import reach
 from noetl.ledger.database import LOST, Database, bind, translated
+from noetl.model.broken_stream import BrokenStream
 from noetl.model.canonical import canonical_json
 from noetl.model.event import Event
 from noetl.model.mark import MAX_POSITION, Mark
@@ -24,7 +25,17 @@ from noetl.model.stream import Scope
 from noetl.project import sql
 from noetl.project.folds.fold import FoldedRow, RowKey
 from noetl.project.holding import Hold
-from noetl.project.port import Failure, Page, PayloadPlace, ShardState, Snapshot, StoredRow
+from noetl.project.port import (
+    NOTHING_BROKEN,
+    Failure,
+    Page,
+    PayloadPlace,
+    ShardState,
+    Snapshot,
+    StoredRow,
+    StreamChanges,
+)
+from noetl.project.postgres_broken import broken_in, change_streams, held_events, write_broken
 from noetl.project.postgres_replacement import PostgresReplacement
 from noetl.project.postgres_saving import merge_rows, save_rows, transposed
 from noetl.project.postgres_view import PostgresView, checkpoints_of
@@ -70,14 +81,15 @@ class PostgresProjectionStore:
         rows: Sequence[FoldedRow],
         events: Sequence[Event],
         folds: Mapping[str, int] | None = None,
+        streams: StreamChanges = NOTHING_BROKEN,
     ) -> bool:
-        """Write rows and move the checkpoint, both or neither."""
+        """Write rows and broken streams and move the checkpoint, all or nothing."""
         columns = list(map(to_columns, rows))
         try:
-            return await self._save(shard, after, upto, columns, events, folds, new=True)
+            return await self._save(shard, after, upto, columns, events, folds, streams, new=True)
         except asyncpg.UniqueViolationError:
             # Something of this batch is there already, of another shard or of an earlier life of this one.
-            return await self._save(shard, after, upto, columns, events, folds, new=False)
+            return await self._save(shard, after, upto, columns, events, folds, streams, new=False)
 
     async def _save(
         self,
@@ -87,6 +99,7 @@ class PostgresProjectionStore:
         columns: list[Columns],
         events: Sequence[Event],
         folds: Mapping[str, int] | None,
+        streams: StreamChanges,
         *,
         new: bool,
     ) -> bool:
@@ -97,6 +110,8 @@ class PostgresProjectionStore:
                     raise _OvertakenError
                 made_by = checkpoint["folds"]
                 check_folds(shard, None if made_by is None else orjson.loads(made_by), folds)
+                if not await change_streams(connection, shard, streams):
+                    raise _OvertakenError
                 written = await (save_rows(connection, columns, after) if new else merge_rows(connection, columns))
                 if written != len(columns):
                     raise _OvertakenError
@@ -157,6 +172,25 @@ class PostgresProjectionStore:
             )
             for row in rows
         ]
+
+    async def broken_streams(self, shard: int | None = None) -> list[BrokenStream]:
+        """Return the streams that stand still while their shard goes on."""
+        async with self.database.transaction(None, "projector") as connection:
+            return await broken_in(connection, shard)
+
+    async def fold_anew(self, broken: BrokenStream, positions: Sequence[int]) -> None:
+        """Forget the rows of a stream, whose events have these positions, and let projectors fold it from the first on."""
+        async with self.database.transaction(None, "projector") as connection:
+            checkpoint = await connection.fetchrow(sql.LOCK, broken.shard)
+            if checkpoint is not None and broken.position <= checkpoint["position"]:
+                await connection.execute(
+                    sql.FORGET_ROWS, broken.shard, broken.tenant_id, broken.organization_id, list(positions)
+                )
+                await write_broken(connection, [broken])
+
+    def held_events(self, broken: BrokenStream) -> AsyncIterator[Event]:
+        """Give the events that a broken stream has kept back."""
+        return held_events(self.database, broken)
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
         """Record a snapshot."""

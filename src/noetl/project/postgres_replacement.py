@@ -8,10 +8,12 @@ import asyncpg
 
 from noetl.errors import InputError, Unsupported
 from noetl.ledger.database import translated
+from noetl.model.broken_stream import BrokenStream
 from noetl.model.canonical import canonical_json
 from noetl.project import sql
 from noetl.project.folds.fold import FoldedRow
 from noetl.project.port import Replaced
+from noetl.project.postgres_broken import write_broken
 from noetl.project.rows import COLUMNS, to_columns
 
 _IDLE_MINUTES = 15
@@ -49,7 +51,7 @@ class PostgresReplacement:
                 "rebuilt_row", records=map(to_columns, rows), columns=list(COLUMNS)
             )
 
-    async def finish(self, upto: int, folds: Mapping[str, int]) -> Replaced:
+    async def finish(self, upto: int, folds: Mapping[str, int], broken: Sequence[BrokenStream] = ()) -> Replaced:
         """Put what was added in the place of everything the shard had."""
         connection, shard = self._connection, self._shard
         with translated():
@@ -65,6 +67,9 @@ class PostgresReplacement:
             assert counts is not None
             await connection.execute(sql.REMOVE, shard)
             await connection.execute(sql.REPLACE)
+            await connection.execute(sql.FORGET_BROKEN, shard)
+            await write_broken(connection, broken)
+            await connection.execute(sql.LET_GO, shard)
             await connection.execute(sql.MOVE, shard, upto, canonical_json(dict(folds)).decode())
         self._finished = True
         return Replaced(**dict(counts))

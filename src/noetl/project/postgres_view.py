@@ -6,9 +6,11 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from noetl.ledger.database import Connection, translated
+from noetl.model.broken_stream import BrokenStream
 from noetl.model.mark import Mark
 from noetl.project import sql
 from noetl.project.port import Page, StoredRow
+from noetl.project.postgres_broken import broken_in
 from noetl.project.rows import check_query, from_columns
 
 _PREFETCH = 1_000
@@ -24,6 +26,11 @@ class PostgresView:
         """Return up to which position each shard was projected."""
         with translated():
             return await checkpoints_of(self._connection)
+
+    async def broken_streams(self) -> list[BrokenStream]:
+        """Return the streams that stood still."""
+        with translated():
+            return await broken_in(self._connection)
 
     async def query(
         self, projection: str | None = None, filters: Mapping[str, Any] | None = None, page: Page | None = None

@@ -1,6 +1,7 @@
 """The live projector: events of each shard go in after its checkpoint, rows and the moved checkpoint come out together.
 
-It decides nothing and skips nothing. A shard whose events cannot be folded stands still, says so, and is tried again.
+It decides nothing and skips nothing. A stream whose fields cannot be read stands still by itself; a shard whose events cannot
+be folded stands still as a whole. Both say so, and are tried again.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextlib import suppress
 
 from noetl.errors import LeaseLost, NoetlError, Unavailable
 from noetl.faults import FaultInjected
 from noetl.model.event import Event
 from noetl.model.mark import Mark
 from noetl.model.shard import SHARD_COUNT
+from noetl.payloads.fields import Erasures, FieldsReader, nothing_erased
+from noetl.payloads.port import PayloadStore
 from noetl.project.batch import Batches, Source
 from noetl.project.folds.registry import FoldRegistry
+from noetl.project.mending import Reads, Rereads
 from noetl.project.port import Failure, ProjectionStore
 from noetl.project.troubles import Troubles
 from noetl.project.upcast import Upcasters
@@ -50,10 +55,15 @@ class Projector:
         shards: Collection[int] | None = None,
         batch_events: int = 5_000,
         on_batch: OnBatch | None = None,
+        payloads: PayloadStore | None = None,
+        erasures: Erasures = nothing_erased,
+        rereads: Rereads | None = None,
     ) -> None:
+        """Take the parts. Without payloads no event whose fields lie there can be projected."""
         self._ledger = ledger
         self._store = store
-        self._batches = Batches(ledger, store, folds, upcasters, batch_events, on_batch)
+        fields: Reads = lambda stopped: FieldsReader(payloads, erasures, stopped=stopped)  # noqa: E731
+        self._batches = Batches(ledger, store, folds, upcasters, batch_events, on_batch, fields, rereads)
         self._listen = listen or look_each_second
         self._shards = frozenset(range(SHARD_COUNT) if shards is None else shards)
         self._hearing: asyncio.Task[None] | None = None
@@ -166,7 +176,10 @@ class Projector:
         if left is not None:
             await asyncio.wait([left])
         while True:
-            await wake.wait()
+            with suppress(TimeoutError):
+                # Streams that stand still are tried again though nothing new comes.
+                async with asyncio.timeout(self._batches.mending.seconds_left(shard)):
+                    await wake.wait()
             wake.clear()
             try:
                 await self._attempt(shard, None)

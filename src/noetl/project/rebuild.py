@@ -12,6 +12,8 @@ from noetl.model.event import Event
 from noetl.model.mark import Mark
 from noetl.model.shard import SHARD_COUNT
 from noetl.model.stream import Scope
+from noetl.payloads.fields import Erasures, FieldsReader, nothing_erased
+from noetl.payloads.port import PayloadStore
 from noetl.project.folds.fold import Fold, FoldedRow
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.folds.state import FoldState
@@ -67,14 +69,22 @@ async def rebuild(
     *,
     shards: Sequence[int] | None = None,
     progress: Progress | None = None,
+    payloads: PayloadStore | None = None,
+    erasures: Erasures = nothing_erased,
 ) -> RebuildReport:
     """Fold shards from their first event and put the result in place of their rows; each shard whole or not at all.
 
     Whoever projects a shard waits while it is rebuilt, and then goes on from there. Readers see the old rows until then.
+    Streams whose fields cannot be read stand still where that is; without payloads an event that needs them is refused.
     """
     chosen = range(SHARD_COUNT) if shards is None else shards
     return RebuildReport(
-        [await _rebuild_shard(history, store, folds.folds(), upcasters, shard, progress) for shard in chosen]
+        [
+            await _rebuild_shard(
+                history, store, folds.folds(), upcasters, shard, progress, FieldsReader(payloads, erasures)
+            )
+            for shard in chosen
+        ]
     )
 
 
@@ -85,6 +95,7 @@ async def _rebuild_shard(
     upcasters: Upcasters,
     shard: int,
     progress: Progress | None,
+    fields: FieldsReader,
 ) -> ShardRebuilt:
     async with store.replacing(shard) as replacement:
         # Read only now that no projector moves on: the shard must not fall behind what readers saw.
@@ -95,7 +106,7 @@ async def _rebuild_shard(
         async for event in history.read_shard(shard, 1, to_position=upto):
             if event.position != folded + 1:
                 break
-            state.apply(event)
+            state.apply_many(await fields.read([event]) if fields.has_work(event) else [event])
             folded = event.position
             if not folded % CHUNK:
                 await replacement.put(ended)
@@ -109,7 +120,8 @@ async def _rebuild_shard(
             )
         await replacement.put(ended)
         await _put_open_rows(state, folds, replacement)
-        replaced = await replacement.finish(upto, {fold.projection: fold.version for fold in folds})
+        versions = {fold.projection: fold.version for fold in folds}
+        replaced = await replacement.finish(upto, versions, fields.broken)
     if progress is not None:
         progress(shard, upto, upto)
     return ShardRebuilt(shard=shard, events=upto, rows=replaced)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from noetl.errors import InputError, Unsupported
+from noetl.model.broken_stream import BrokenStream
 from noetl.project.folds.checksum import canonical_row
 from noetl.project.folds.fold import FoldedRow, RowKey, parsed_row
 from noetl.project.port import Failure, Page, StoredRow
@@ -88,6 +89,11 @@ def check_query(projection: str | None, filters: Mapping[str, Any] | None, page:
 def same_failure(one: Failure, other: Failure) -> bool:
     """Tell whether two failures are the same thing going wrong, whenever it began."""
     return (one.code, one.message, one.position) == (other.code, other.message, other.position)
+
+
+def same_places(one: Iterable[BrokenStream], other: Iterable[BrokenStream]) -> bool:
+    """Tell whether the same streams stand still at the same events."""
+    return {(each.stream, each.position) for each in one} == {(each.stream, each.position) for each in other}
 
 
 def check_folds(shard: int, stored: Mapping[str, int] | None, running: Mapping[str, int] | None) -> None:

@@ -110,6 +110,35 @@ SHARDS: Final = """
     FROM noetl.projection_checkpoint AS c
     LEFT JOIN (SELECT shard, count(*) AS rows FROM noetl.projection GROUP BY shard) AS p USING (shard) ORDER BY c.shard"""
 
+BROKEN: Final = """
+    SELECT tenant_id, organization_id, stream_id, shard, position, event_id, sha256, code, message, since
+    FROM noetl.broken_stream WHERE $1::smallint IS NULL OR shard = $1 ORDER BY shard, position, stream_id"""
+
+SET_BROKEN: Final = """
+    INSERT INTO noetl.broken_stream AS known (tenant_id, organization_id, stream_id, shard, position, event_id, sha256, code, message)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+    ON CONFLICT (tenant_id, organization_id, stream_id) DO UPDATE SET shard = excluded.shard, position = excluded.position,
+        event_id = excluded.event_id, sha256 = excluded.sha256, code = excluded.code, message = excluded.message,
+        since = CASE WHEN known.position = excluded.position THEN known.since ELSE excluded.since END"""
+
+HOLD_EVENT: Final = """
+    INSERT INTO noetl.held_event (tenant_id, organization_id, stream_id, shard, position, event)
+    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING"""
+
+HELD_EVENTS: Final = """
+    SELECT position, event FROM noetl.held_event
+    WHERE shard = $1 AND tenant_id = $2 AND organization_id = $3 AND stream_id = $4 AND position >= $5
+    ORDER BY position LIMIT $6"""
+
+MENDED: Final = "DELETE FROM noetl.broken_stream WHERE tenant_id = $1 AND organization_id = $2 AND stream_id = $3"
+LET_GO: Final = (
+    "DELETE FROM noetl.held_event AS h WHERE h.shard = $1 AND NOT EXISTS (SELECT FROM noetl.broken_stream AS b "
+    "WHERE (b.tenant_id, b.organization_id, b.stream_id) = (h.tenant_id, h.organization_id, h.stream_id) "
+    "AND b.position <= h.position)"
+)
+FORGET_ROWS: Final = "DELETE FROM noetl.projection WHERE shard = $1 AND tenant_id = $2 AND organization_id = $3 AND first_position = ANY ($4)"
+FORGET_BROKEN: Final = "DELETE FROM noetl.broken_stream WHERE shard = $1"
+
 SCOPES: Final = "SELECT DISTINCT tenant_id, organization_id FROM noetl.projection"
 
 CHECKPOINTS: Final = "SELECT position FROM noetl.projection_checkpoint ORDER BY shard"

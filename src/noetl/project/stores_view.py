@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
+from noetl.model.broken_stream import BrokenStream
 from noetl.model.mark import Mark
 from noetl.project.port import Page, StoredRow
 from noetl.project.postgres_view import PostgresView
@@ -22,6 +23,10 @@ class StoresView:
     async def checkpoints(self) -> Mark:
         """Return up to which position each shard was projected in every store."""
         return least([await view.checkpoints() for view in self._views.values()])
+
+    async def broken_streams(self) -> list[BrokenStream]:
+        """Return the streams that stood still in any store."""
+        return [broken for view in self._views.values() for broken in await view.broken_streams()]
 
     async def query(
         self, projection: str | None = None, filters: Mapping[str, Any] | None = None, page: Page | None = None

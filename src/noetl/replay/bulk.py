@@ -16,13 +16,17 @@ import msgspec
 from noetl.errors import NoetlError, Unavailable
 from noetl.ledger.archive.rows import archive_rows
 from noetl.ledger.database import Database
+from noetl.model.broken_stream import BrokenStream
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
+from noetl.payloads.fields import Erasures, FieldsReader, nothing_erased
+from noetl.payloads.port import PayloadStore
 from noetl.project.folds.checksum import Tally
 from noetl.project.folds.fold import Fold, FoldedRow
 from noetl.project.folds.state import FoldState
 from noetl.project.folds.sums import Sums
 from noetl.project.upcast import Upcasters
+from noetl.project.witness import Lost
 from noetl.replay.bulk_plan import EventLakes, planned
 from noetl.replay.folding import fold_pages
 from noetl.replay.pages import EventPages
@@ -74,6 +78,10 @@ class Gathered:
     found: Sums = field(default_factory=Sums)
     unsound: int = 0
     """Stored rows whose checksum is not that of their text."""
+    broken: list[BrokenStream] = field(default_factory=list)
+    """Streams with fields that cannot be read."""
+    lost: list[Lost] = field(default_factory=list)
+    """Fields that folds did not get."""
 
     def add(self, answer: ShardAnswer) -> None:
         """Count in what one shard came to."""
@@ -89,6 +97,8 @@ class Gathered:
         if answer.found is not None:
             self.found.merge(Sums.restore(answer.found))
         self.unsound += answer.unsound
+        self.broken += answer.broken
+        self.lost += answer.lost
 
 
 class BulkFolds:
@@ -103,6 +113,9 @@ class BulkFolds:
         upcasters: Upcasters,
         mint: Callable[[], int],
         lakes: EventLakes | None = None,
+        *,
+        payloads: PayloadStore | None = None,
+        erasures: Erasures = nothing_erased,
     ) -> None:
         """Take the parts; with lakes, events are read from there as far as these have them, and else from the ledger."""
         self._drivers = drivers
@@ -112,6 +125,8 @@ class BulkFolds:
         self._upcasters = upcasters
         self._mint = mint
         self._lakes = lakes
+        self._payloads = payloads
+        self._erasures = erasures
 
     async def fold(
         self,
@@ -124,8 +139,12 @@ class BulkFolds:
         limit: int | None = None,
         places: Iterable[tuple[str, int]] | None = None,
         sums: bool = False,
+        stopped: Iterable[BrokenStream] = (),
     ) -> Gathered:
-        """Fold up to a mark; None is where each shard's projections stand, whose stored rows are then summed too."""
+        """Fold up to a mark; None is where each shard's projections stand, whose stored rows are then summed too.
+
+        Streams that stand still are folded up to there.
+        """
         head = await self._history.head()
         async with self._database.transaction(scope) as connection:
             archives = await archive_rows(connection)
@@ -140,6 +159,8 @@ class BulkFolds:
             places=None if places is None else tuple(places),
             sums=sums,
             stored=mark is None,
+            stopped=tuple(stopped),
+            erased=await self._erasures(scope.tenant_id),
         )
         answers = await self._answers(asked, sum((mark or head).positions), reached)
         await self._refuse_contested(scope, folds, answers)
@@ -183,7 +204,8 @@ class BulkFolds:
         for answer in answers:
             last = (await self._history.head()).positions[answer.shard] if answer.failure else answer.last
             if last:
-                await fold_pages(state, self._history.shard_pages(answer.shard, scope=scope, to_position=last))
+                pages = self._history.shard_pages(answer.shard, scope=scope, to_position=last)
+                await fold_pages(state, pages, FieldsReader(self._payloads, self._erasures))
 
 
 def _raised(failure: Failure) -> NoetlError:

@@ -78,4 +78,6 @@ class BulkReplay:
             upcaster_digest=self._upcasters.digest(),
             events=found.events,
             payloads=payloads,
+            warnings=[one.sentence() for one in found.broken],
+            broken=found.broken,
         )

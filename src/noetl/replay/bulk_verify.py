@@ -17,7 +17,7 @@ from noetl.project.port import Projections
 from noetl.project.stores import StoreLine
 from noetl.project.upcast import Upcasters
 from noetl.replay.bulk import BulkFolds, Reached
-from noetl.replay.compare import LOOKED_INTO, Suspects, stored_sums, unequal
+from noetl.replay.compare import LOOKED_INTO, Suspects, broken_differences, lost_differences, stored_sums, unequal
 from noetl.replay.pages import EventPages
 from noetl.replay.verify import Comparison, Progress, Verifier
 
@@ -70,7 +70,13 @@ class BulkVerifier(Verifier):
         if self._database is None:
             return await self._looked_into(scope)
         found = await self._bulk.fold(scope, self._folds.folds(), None, self._reached, sums=True)
-        if found.unsound or unequal(found.expected, found.found):
+        if (
+            found.unsound
+            or found.lost
+            or found.broken
+            or unequal(found.expected, found.found)
+            or await self._broken(scope)
+        ):
             return await self._looked_into(scope)
         return Comparison(
             mark=found.mark,
@@ -85,9 +91,10 @@ class BulkVerifier(Verifier):
         """Compare once more, at one moment and by the stored rows themselves, and name what differs."""
         folds = self._folds.folds()
         async with self._store.snapshot_view(scope) as view:
-            mark = await view.checkpoints()
+            mark, broken = await view.checkpoints(), await view.broken_streams()
             stored, differences = await stored_sums(view.query())
-            found = await self._bulk.fold(scope, folds, mark, self._reached, sums=True)
+            found = await self._bulk.fold(scope, folds, mark, self._reached, sums=True, stopped=broken)
+            differences += lost_differences(found.lost) + broken_differences([*broken, *found.broken])
             places = unequal(found.expected, stored)
             if places:
                 suspects = Suspects(places)
@@ -95,7 +102,7 @@ class BulkVerifier(Verifier):
                     suspects.find(row.folded)
                 names = [fold.projection for fold in folds]
                 rows = await self._bulk.fold(
-                    scope, folds, mark, self._reached, projections=names, places=places[:LOOKED_INTO]
+                    scope, folds, mark, self._reached, projections=names, places=places[:LOOKED_INTO], stopped=broken
                 )
                 for folded in rows.rows:
                     suspects.expect(folded)
@@ -108,6 +115,10 @@ class BulkVerifier(Verifier):
             found=stored,
             differences=differences,
         )
+
+    async def _broken(self, scope: Scope) -> bool:
+        async with self._store.snapshot_view(scope) as view:
+            return bool(await view.broken_streams())
 
     async def _lag(self, mark: Mark) -> int:
         return sum((await self._history.head()).positions) - sum(mark.positions)

@@ -6,14 +6,16 @@ pass, so that millions of equal rows are never held.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Final
 
+from noetl.model.broken_stream import BrokenStream
 from noetl.project.folds.checksum import Tally
 from noetl.project.folds.fold import FoldedRow, RowKey
 from noetl.project.folds.sums import Sums, bucket
 from noetl.project.port import StoredRow
 from noetl.project.stores import DEFAULT
+from noetl.project.witness import Lost
 from noetl.replay.report import Compared, Difference
 
 LOOKED_INTO: Final = 64
@@ -102,6 +104,34 @@ def _difference(key: RowKey, field: str, expected: Any, found: Any) -> Differenc
 
 def _summary(folded: FoldedRow | None) -> Any:
     return None if folded is None else folded.row
+
+
+def broken_differences(broken: Iterable[BrokenStream]) -> list[Difference]:
+    """Say of streams that stand still that they do; each is a difference, whatever its rows are."""
+    return [
+        Difference(
+            where="stream",
+            id=one.stream_id,
+            field=f"event {one.event_id} at position {one.position} of shard {one.shard}",
+            expected=f"folded, with the fields under {one.sha256}" if one.sha256 else "folded",
+            found=f"broken, {one.code}: {one.message}",
+        )
+        for one in broken
+    ]
+
+
+def lost_differences(lost: Iterable[Lost]) -> list[Difference]:
+    """Say which fields folds do not get."""
+    return [
+        Difference(
+            where="event",
+            id=str(one.event_id),
+            field=f"{one.field}, as {one.by} gets it",
+            expected=one.stored,
+            found=one.given,
+        )
+        for one in lost
+    ]
 
 
 async def stored_sums(rows: AsyncIterator[StoredRow]) -> tuple[Sums, list[Difference]]:

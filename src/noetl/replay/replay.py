@@ -8,8 +8,10 @@ from typing import Any, Literal
 import msgspec
 
 from noetl.ledger.database import Database
+from noetl.model.broken_stream import BrokenStream
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
+from noetl.payloads.fields import Erasures, FieldsReader, nothing_erased
 from noetl.payloads.port import PayloadStore
 from noetl.project.folds.checksum import Tally, state_checksum
 from noetl.project.folds.fold import Fold, FoldedRow
@@ -53,16 +55,20 @@ class ReplayedState(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
     payloads: dict[str, dict[str, Any]] = {}
     """The payloads the rows refer to, by digest, when they were asked for."""
+    broken: list[BrokenStream] = []
+    """Streams with fields that cannot be read; their rows are as they were before."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values, ids as text."""
-        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in {"scope", "mark"}}
+        own = {"scope", "mark", "broken"}
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in own}
         return {
             "tenant_id": self.scope.tenant_id,
             "organization_id": self.scope.organization_id,
             **fields,
             "execution_id": None if self.execution_id is None else str(self.execution_id),
             "mark": None if self.mark is None else self.mark.token(),
+            "broken": [msgspec.to_builtins(one) | {"event_id": str(one.event_id)} for one in self.broken],
         }
 
 
@@ -79,6 +85,7 @@ class Replay:
         snapshot_interval: int = 10_000,
         *,
         database: Database | None = None,
+        erasures: Erasures = nothing_erased,
     ) -> None:
         """Take the parts. With a database, points in time are found by its indexes, else by reading the events."""
         self._history = history
@@ -86,7 +93,8 @@ class Replay:
         self._payloads = payloads
         self._folds = folds
         self._upcasters = upcasters
-        self.snapshots = Snapshots(history, payloads, store, folds, upcasters)
+        self._erasures = erasures
+        self.snapshots = Snapshots(history, payloads, store, folds, upcasters, erasures)
         self.keeper = SnapshotKeeper(self.snapshots, store, snapshot_interval)
 
     async def state(
@@ -138,6 +146,7 @@ class Replay:
             snapshot=found.snapshot,
             warnings=found.warnings,
             payloads=payloads,
+            broken=found.broken,
             **positions,
         )
 
@@ -158,21 +167,26 @@ class Replay:
         else:
             state = FoldState(folds, upcasters=self._upcasters, evict=EVICTED, on_ended=ended)
             start = 1
-        events = 0
+        events, fields = 0, self._fields()
         if start <= cut:
             pages = self._history.execution_pages(scope, execution_id, start, to_position=cut)
-            events = await fold_pages(state, pages)
+            events = await fold_pages(state, pages, fields)
         _gather(state, folds, wanted)
-        return _Folded(state, events, {None: cut}, None if resumed is None else resumed.snapshot.version, warnings)
+        version = None if resumed is None else resumed.snapshot.version
+        return _Folded(state, events, {None: cut}, version, [*warnings, *_warnings(fields)], fields.broken)
 
     async def _organization(self, scope: Scope, mark: Mark, folds: tuple[Fold, ...], wanted: Rows) -> _Folded:
         state = FoldState(folds, upcasters=self._upcasters, on_ended=wanted.add)
-        events = 0
+        events, fields = 0, self._fields()
         for shard, last in enumerate(mark.positions):
             if last:
-                events += await fold_pages(state, self._history.shard_pages(shard, scope=scope, to_position=last))
+                pages = self._history.shard_pages(shard, scope=scope, to_position=last)
+                events += await fold_pages(state, pages, fields)
         _gather(state, folds, wanted)
-        return _Folded(state, events, dict(enumerate(mark.positions)), None, [])
+        return _Folded(state, events, dict(enumerate(mark.positions)), None, _warnings(fields), fields.broken)
+
+    def _fields(self) -> FieldsReader:
+        return FieldsReader(self._payloads, self._erasures)
 
 
 class _Folded(msgspec.Struct, frozen=True):
@@ -182,6 +196,11 @@ class _Folded(msgspec.Struct, frozen=True):
     """The cut of each shard, or of the execution under None."""
     snapshot: int | None
     warnings: list[str]
+    broken: list[BrokenStream]
+
+
+def _warnings(fields: FieldsReader) -> list[str]:
+    return [one.sentence() for one in fields.broken]
 
 
 def _gather(state: FoldState, folds: tuple[Fold, ...], wanted: Rows) -> None:

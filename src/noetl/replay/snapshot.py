@@ -18,6 +18,7 @@ from noetl.model.canonical import canonical_json
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, execution_stream
 from noetl.payloads.codec import decode_json
+from noetl.payloads.fields import Erasures, FieldsReader, nothing_erased
 from noetl.payloads.port import PayloadStore
 from noetl.project.folds.registry import FoldRegistry
 from noetl.project.folds.state import FoldState
@@ -55,8 +56,10 @@ class Snapshots:
         store: Projections,
         folds: FoldRegistry,
         upcasters: Upcasters,
+        erasures: Erasures = nothing_erased,
     ) -> None:
         self._history = history
+        self._erasures = erasures
         self._payloads = payloads
         self._store = store
         self._folds = folds
@@ -88,7 +91,10 @@ class Snapshots:
                 resumed.snapshot.version + 1,
             )
         pages = self._history.execution_pages(scope, execution_id, start, to_position=upto)
-        folded = await fold_pages(state, pages, counting(payloads))
+        fields = FieldsReader(self._payloads, self._erasures)
+        folded = await fold_pages(state, pages, fields, counting(payloads))
+        if fields.broken:
+            raise Unsupported(f"a snapshot has every event of its execution, and {fields.broken[0].sentence()}")
         if resumed is not None and not folded:
             return resumed.snapshot
         if not events + folded:

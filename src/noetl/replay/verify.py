@@ -1,7 +1,8 @@
 """Proves that what is stored equals what the events say; if it does not, names the first rows and fields that differ.
 
 Only reads. The ledger is folded anew, without snapshots, up to the checkpoints of the projections; checksums of stored
-rows are computed from their state, and the stored ones compared with that too.
+rows are computed from their state, and the stored ones compared with that too. What folds are given of fields in the payload
+store is held against the store itself, since rows that lack the same on both sides are equal.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 
 from noetl.errors import NotFound
 from noetl.ledger.database import Database
+from noetl.model.broken_stream import BrokenStream
 from noetl.model.event import Event
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope, execution_stream
+from noetl.payloads.fields import Erasures, FieldsReader, nothing_erased
 from noetl.payloads.port import PayloadStore
 from noetl.project.folds.fold import Fold, FoldedRow
 from noetl.project.folds.registry import FoldRegistry
@@ -23,7 +26,8 @@ from noetl.project.folds.sums import Sums
 from noetl.project.port import Projections, ProjectionView, StoredRow
 from noetl.project.stores import StoreLine, of_store
 from noetl.project.upcast import Upcasters
-from noetl.replay.compare import Suspects, compared, stored_sums, unequal
+from noetl.project.witness import Witness
+from noetl.replay.compare import Suspects, broken_differences, compared, lost_differences, stored_sums, unequal
 from noetl.replay.folding import fold_pages
 from noetl.replay.inline import inline_differences, shard_differences
 from noetl.replay.open_work import open_work_differences
@@ -55,6 +59,7 @@ class Verifier:
         *,
         database: Database | None = None,
         others: Sequence[StoreLine] = (),
+        erasures: Erasures = nothing_erased,
     ) -> None:
         """Take the parts, the stores of other types among them; without a database there are no inline rows to compare."""
         self._history = history
@@ -64,6 +69,7 @@ class Verifier:
         self._upcasters = upcasters
         self._database = database
         self._others = others
+        self._erasures = erasures
 
     async def verify(
         self,
@@ -101,7 +107,7 @@ class Verifier:
 
     def beside(self, line: StoreLine) -> Verifier:
         """Return what compares another store by itself."""
-        return Verifier(self._history, self._payloads, line.store, line.folds, self._upcasters)
+        return Verifier(self._history, self._payloads, line.store, line.folds, self._upcasters, erasures=self._erasures)
 
     async def compared(
         self, scope: Scope, execution_id: int | None, *, check_payloads: bool, progress: Progress | None
@@ -112,17 +118,20 @@ class Verifier:
             lag = sum((await self._history.head()).positions) - sum(mark.positions)
             if execution_id is not None:
                 await self._must_exist(scope, execution_id)
-            pass_ = _Pass(self, scope, execution_id, mark)
+            broken = _of_execution(await view.broken_streams(), execution_id)
+            pass_ = _Pass(self, scope, execution_id, mark, broken)
             found, differences = await stored_sums(pass_.stored(view))
             expected = Sums()
             payloads = PayloadProofs(self._payloads, scope) if check_payloads else None
-            events = await pass_.fold(expected.add, progress, payloads)
+            witness = Witness(self._payloads)
+            events = await pass_.fold(expected.add, progress, payloads, witness)
+            differences += lost_differences(witness.lost) + broken_differences([*broken, *pass_.unreadable])
             places = unequal(expected, found)
             if places:
                 suspects = Suspects(places)
                 async for stored in pass_.stored(view):
                     suspects.find(stored.folded)
-                await pass_.fold(suspects.expect, None, None)
+                await pass_.fold(suspects.expect)
                 differences += suspects.differences()
         return Comparison(
             mark=mark,
@@ -171,8 +180,19 @@ class Comparison:
 class _Pass:
     """Both sides of one comparison, each readable more than once."""
 
-    def __init__(self, verifier: Verifier, scope: Scope, execution_id: int | None, mark: Mark) -> None:
+    def __init__(
+        self,
+        verifier: Verifier,
+        scope: Scope,
+        execution_id: int | None,
+        mark: Mark,
+        broken: Sequence[BrokenStream],
+    ) -> None:
         self._history = verifier._history
+        self._payloads, self._erasures = verifier._payloads, verifier._erasures
+        self._broken = broken
+        self.unreadable: list[BrokenStream] = []
+        """Streams with fields that cannot be read, besides those that are known to stand still."""
         self._upcasters = verifier._upcasters
         self._scope = scope
         self._execution_id = execution_id
@@ -192,14 +212,23 @@ class _Pass:
                 yield stored
 
     async def fold(
-        self, take: Callable[[FoldedRow], Any], progress: Progress | None, payloads: PayloadProofs | None
+        self,
+        take: Callable[[FoldedRow], Any],
+        progress: Progress | None = None,
+        payloads: PayloadProofs | None = None,
+        witness: Witness | None = None,
     ) -> int:
-        """Fold the ledger up to the checkpoints, hand every row over, and return how many events there were."""
-        state = FoldState(self._folds, upcasters=self._upcasters, on_ended=take)
+        """Fold the ledger up to the checkpoints, hand every row over, and return how many events there were.
+
+        Streams that stand still are folded up to there, as their rows are.
+        """
+        folds = self._folds if witness is None else witness.folds(self._folds)
+        state = FoldState(folds, upcasters=self._upcasters, on_ended=take)
+        fields = FieldsReader(self._payloads, self._erasures, stopped=self._broken)
         events = 0
         for pages in self._pages():
-            watched = _watched(pages, progress, payloads)
-            events += await fold_pages(state, watched)
+            events += await fold_pages(state, _watched(pages, progress, payloads), fields, witness=witness)
+        self.unreadable = fields.broken
         for fold in self._folds:
             for folded in state.rows(fold.projection):
                 take(folded)
@@ -215,6 +244,10 @@ class _Pass:
             ]
         last = positions[execution_stream(scope, self._execution_id).shard]
         return [self._history.execution_pages(scope, self._execution_id, to_position=last)]
+
+
+def _of_execution(broken: Sequence[BrokenStream], execution_id: int | None) -> list[BrokenStream]:
+    return [one for one in broken if execution_id in (None, one.stream.execution_id)]
 
 
 async def _watched(

@@ -61,7 +61,17 @@ def _bulk(runtime: Runtime, drivers: SparkDrivers | None, lakes: EventLakes | No
     assert drivers is not None
     folds, upcasters, database = runtime.folds, runtime.upcasters, runtime.database
     first, *others = runtime.projections.lines
-    bulk = BulkFolds(drivers, ledger_reach(runtime), runtime.history, database, upcasters, runtime.ids.mint, lakes)
+    bulk = BulkFolds(
+        drivers,
+        ledger_reach(runtime),
+        runtime.history,
+        database,
+        upcasters,
+        runtime.ids.mint,
+        lakes,
+        payloads=runtime.payloads,
+        erasures=runtime.erasures,
+    )
     return Bulk(
         BulkReplay(bulk, runtime.history, database, runtime.payloads, folds, upcasters),
         BulkVerifier(

@@ -17,6 +17,7 @@ from noetl.errors import ConfigError, NoetlError
 from noetl.leases.shards import living
 from noetl.ledger.database import Database
 from noetl.model.mark import Mark
+from noetl.payloads.consumers import for_consumer
 from noetl.project.from_stream import StreamEvents
 from noetl.project.garbage import seldom_searched
 from noetl.project.holding import LeasedShards
@@ -85,7 +86,15 @@ async def open_far_projector(runtime: Runtime, told: Told = _nobody) -> AsyncIte
     async with open_stream(settings, runtime.database, "events") as stream:
         events = StreamEvents(stream, far_durables_of(settings.runtime.cluster_id), store.checkpoints)
         projector = Projector(
-            events, store, line.folds, runtime.upcasters, listen=events.listen, shards=(), on_batch=events.projected
+            events,
+            store,
+            line.folds,
+            runtime.upcasters,
+            listen=events.listen,
+            shards=(),
+            on_batch=events.projected,
+            payloads=for_consumer(runtime.payloads, "projector"),
+            erasures=runtime.erasures,
         )
 
         def changed(shards: frozenset[int]) -> None:

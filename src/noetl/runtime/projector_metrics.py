@@ -16,7 +16,8 @@ from noetl.runtime.wiring import Runtime
 _LAGS = """
 SELECT s.shard, s.position - c.position AS events, coalesce(extract(epoch FROM clock_timestamp() - (
            SELECT e.ingest_time FROM noetl.event AS e
-           WHERE s.position > c.position AND e.shard = s.shard AND e.position = c.position + 1)), 0)::float8 AS seconds
+           WHERE s.position > c.position AND e.shard = s.shard AND e.position = c.position + 1)), 0)::float8 AS seconds,
+       (SELECT count(*) FROM noetl.broken_stream AS b WHERE b.shard = s.shard) AS broken
 FROM noetl.projection_checkpoint AS c JOIN noetl.shard AS s USING (shard) ORDER BY s.shard
 """
 
@@ -32,12 +33,17 @@ class ProjectionMetrics:
             "projection_lag_seconds", "How long the oldest event of a shard that is not projected has waited.", ["shard"],
             registry=registry,
         )  # fmt: skip
+        self._broken = Gauge(
+            "projection_broken_streams", "Streams whose rows stand still while their shard goes on.", registry=registry
+        )
         for shard in range(SHARD_COUNT):
             self._events.labels(str(shard))
             self._seconds.labels(str(shard))
 
     def show(self, lags: Iterable[Any]) -> None:
         """Show what `projection_lags` found."""
+        lags = list(lags)
+        self._broken.set(sum(row["broken"] for row in lags))
         for row in lags:
             self._events.labels(str(row["shard"])).set(max(row["events"], 0))
             self._seconds.labels(str(row["shard"])).set(max(row["seconds"], 0.0))

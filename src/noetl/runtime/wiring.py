@@ -12,6 +12,7 @@ from pydantic import Secret
 
 from noetl.ledger.archive.retention import ensure_partitions
 from noetl.ledger.database import Database, Role
+from noetl.ledger.erasures import RecordedErasures
 from noetl.ledger.history import History
 from noetl.ledger.notifier import Listener, listening
 from noetl.ledger.postgres import PostgresLedger
@@ -61,6 +62,7 @@ class Runtime:
     projections: StoredByType
     replay: Replay
     verifier: Verifier
+    erasures: RecordedErasures
 
     def listen(self) -> AbstractAsyncContextManager[Listener]:
         """Open a listener that hears from PostgreSQL which shards grew."""
@@ -82,6 +84,9 @@ class Runtime:
             self.upcasters,
             listen=listen or self.listen,
             on_batch=self.replay.keeper.on_batch if line is first else None,
+            payloads=for_consumer(self.payloads, "projector"),
+            erasures=self.erasures,
+            rereads=self.history,
         )
 
 
@@ -118,6 +123,7 @@ async def open_runtime(settings: Settings, only: Role | None = None) -> AsyncIte
             only,
         )
         first, *others = projections.lines
+        erasures = RecordedErasures(database)
         yield Runtime(
             settings=settings,
             scope=Scope(settings.runtime.tenant_id, settings.runtime.organization_id),
@@ -138,8 +144,19 @@ async def open_runtime(settings: Settings, only: Role | None = None) -> AsyncIte
                 upcasters,
                 settings.event_store.replay.snapshot_interval_events,
                 database=database,
+                erasures=erasures,
             ),
-            verifier=Verifier(history, durable, first.store, first.folds, upcasters, database=database, others=others),
+            verifier=Verifier(
+                history,
+                durable,
+                first.store,
+                first.folds,
+                upcasters,
+                database=database,
+                others=others,
+                erasures=erasures,
+            ),
+            erasures=erasures,
         )
 
 

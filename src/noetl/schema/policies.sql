@@ -9,10 +9,11 @@ DECLARE
 BEGIN
     FOREACH name IN ARRAY ARRAY[
         'alert', 'alert_rules', 'api_token', 'app_user', 'archive_payload', 'backfill', 'backfill_partition',
-        'catalog', 'column_lineage', 'command', 'credential', 'cron_slot', 'curated_answer', 'dag_current_version',
+        'broken_stream', 'catalog', 'column_lineage', 'command', 'credential', 'cron_slot', 'curated_answer',
+        'dag_current_version',
         'dag_version', 'dag_version_dataset', 'data_invalidation', 'dataset', 'dataset_cursor', 'dataset_lineage',
         'dataset_reader', 'dataset_schema', 'dataset_version', 'delivery', 'event', 'event_archive',
-        'execution_head', 'frame', 'idempotency_key', 'job', 'keychain', 'lost_fact', 'openlineage_cursor',
+        'execution_head', 'frame', 'held_event', 'idempotency_key', 'job', 'keychain', 'lost_fact', 'openlineage_cursor',
         'operator_state', 'org', 'org_role', 'org_role_membership', 'outbox', 'partition_version', 'payload_hold',
         'payload_tombstone', 'pending_event', 'pin', 'projection', 'query_audit', 'retention_policy',
         'retired_generation', 'schedule', 'shard_holder', 'shard_lease', 'snapshot', 'stage', 'stream', 'sweep',
@@ -42,7 +43,7 @@ BEGIN
                        '(SELECT noetl.tenant()) AND organization_id = (SELECT noetl.organization()))', name);
     END LOOP;
     -- Rows that the runtime reads and others write.
-    FOREACH name IN ARRAY ARRAY['archive_payload', 'event_archive', 'projection', 'snapshot'] LOOP
+    FOREACH name IN ARRAY ARRAY['archive_payload', 'broken_stream', 'event_archive', 'projection', 'snapshot'] LOOP
         EXECUTE format('CREATE POLICY scoped ON noetl.%I FOR SELECT TO noetl_runtime USING (tenant_id = '
                        '(SELECT noetl.tenant()) AND organization_id = (SELECT noetl.organization()))', name);
     END LOOP;
@@ -105,6 +106,8 @@ CREATE POLICY counted ON noetl.pending_event FOR SELECT TO current_user USING (t
 -- What is kept, archived and dropped for all tenants.
 CREATE POLICY all_tenants ON noetl.projection TO noetl_projector USING (true);
 CREATE POLICY all_tenants ON noetl.snapshot TO noetl_projector USING (true);
+CREATE POLICY all_tenants ON noetl.broken_stream TO noetl_projector USING (true);
+CREATE POLICY all_tenants ON noetl.held_event TO noetl_projector USING (true);
 CREATE POLICY kept ON noetl.projection FOR SELECT TO noetl_retention USING (true);
 CREATE POLICY kept ON noetl.snapshot FOR SELECT TO noetl_retention USING (true);
 CREATE POLICY reading ON noetl.event_archive FOR SELECT TO noetl_projector, noetl_retention USING (true);
@@ -134,8 +137,8 @@ GRANT SELECT ON public.schema_revision TO
 
 -- The runtime reads its organization's rows; rows that follow from events are written by functions alone.
 GRANT SELECT ON
-    noetl.alert, noetl.alert_rules, noetl.app_user, noetl.backfill, noetl.backfill_partition, noetl.column_lineage,
-    noetl.command, noetl.cron_slot, noetl.dag_current_version, noetl.dag_version, noetl.dag_version_dataset,
+    noetl.alert, noetl.alert_rules, noetl.app_user, noetl.backfill, noetl.backfill_partition, noetl.broken_stream,
+    noetl.column_lineage, noetl.command, noetl.cron_slot, noetl.dag_current_version, noetl.dag_version, noetl.dag_version_dataset,
     noetl.data_invalidation, noetl.dataset, noetl.dataset_cursor, noetl.dataset_lineage, noetl.dataset_reader,
     noetl.dataset_schema, noetl.dataset_version, noetl.delivery, noetl.divergence, noetl.event, noetl.execution,
     noetl.execution_head, noetl.frame, noetl.idempotency_key, noetl.job, noetl.known_event, noetl.materialized,
@@ -166,7 +169,8 @@ GRANT SELECT, UPDATE ON noetl.projection_checkpoint, noetl.shard_lease TO noetl_
 GRANT SELECT, INSERT, DELETE ON noetl.curated_answer TO noetl_projector;
 GRANT SELECT, INSERT, UPDATE ON noetl.payload_place TO noetl_projector;
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-    noetl.projection, noetl.projection_epoch, noetl.shard_holder, noetl.snapshot, noetl.stream_durable
+    noetl.broken_stream, noetl.held_event, noetl.projection, noetl.projection_epoch, noetl.shard_holder,
+    noetl.snapshot, noetl.stream_durable
     TO noetl_projector;
 
 -- Retention reads what it may have to keep, and removes keys that expired.

@@ -19,6 +19,7 @@ from noetl.dispatch.engine import Engine
 from noetl.dispatch.port import Dispatch
 from noetl.execute.worker import Worker
 from noetl.ledger.database import Database
+from noetl.ledger.erasures import RecordedErasures
 from noetl.ledger.postgres import PostgresLedger
 from noetl.ledger.references import PostgresReferences
 from noetl.model.stream import Scope
@@ -91,6 +92,7 @@ async def open_playbooks(
             projections=StoredByType([StoreLine(DEFAULT, found.store, folds)]),
             replay=found.replay,
             verifier=found.verifier,
+            erasures=RecordedErasures(database),
         )
         async with open_engine(runtime, "tests") as engine:
             playbooks = Playbooks(runtime, engine, owner_url)

@@ -10,7 +10,11 @@ from noetl.errors import InputError, Unsupported
 from noetl.model.mark import Mark
 from noetl.project.folds.checksum import row_checksum
 from noetl.project.port import Page, ProjectionStore, StoredRow
-from noetl.testing.projection_records import ProjectionRecordsContract, ProjectionReplacementContract
+from noetl.testing.projection_records import (
+    BrokenStreamsContract,
+    ProjectionRecordsContract,
+    ProjectionReplacementContract,
+)
 from noetl.testing.projection_samples import (
     BILLING,
     CARE,
@@ -171,6 +175,10 @@ class ProjectionQueriesContract:
 
 
 class ProjectionStoreContract(
-    ProjectionRowsContract, ProjectionQueriesContract, ProjectionReplacementContract, ProjectionRecordsContract
+    ProjectionRowsContract,
+    ProjectionQueriesContract,
+    ProjectionReplacementContract,
+    ProjectionRecordsContract,
+    BrokenStreamsContract,
 ):
     """Tests for any projection store."""

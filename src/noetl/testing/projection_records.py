@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from noetl.errors import InputError
+from noetl.model.broken_stream import broken_at
 from noetl.model.mark import Mark
-from noetl.project.port import Failure, ProjectionStore, Replaced
+from noetl.project.port import Failure, ProjectionStore, Replaced, StreamChanges
 from noetl.testing.projection_samples import (
     BILLING,
     CARE,
@@ -22,6 +23,59 @@ from noetl.testing.projection_samples import (
     rows_of,
     snapshot,
 )
+
+
+class BrokenStreamsContract:
+    """Streams that stand still while their shard goes on."""
+
+    async def test_broken_streams_move_with_the_checkpoint(self, store: ProjectionStore) -> None:
+        """INV-154."""
+        first = broken_at(event(2), "payload_missing", "it is gone")
+        assert await store.save_projections(SHARD, 0, 3, [], [], None, StreamChanges(broken=(first,), held=(event(2),)))
+        (known,) = await store.broken_streams(SHARD)
+        assert (known.stream, known.position, known.since is None) == (first.stream, 2, False)
+        assert await store.broken_streams(SHARD + 1) == []
+        assert await store.broken_streams() == [known]
+        # Whoever folded without knowing of it folds anew.
+        assert not await store.save_projections(SHARD, 3, 4, [folded("1")], [])
+        assert await ids_of(store) == []
+        assert [one.position async for one in store.held_events(known)] == [2]
+
+    async def test_a_stream_that_goes_on_is_forgotten_with_what_it_held(self, store: ProjectionStore) -> None:
+        """INV-154."""
+        first = broken_at(event(2), "payload_missing", "it is gone")
+        changes = StreamChanges(broken=(first,), held=(event(2), event(3)))
+        assert await store.save_projections(SHARD, 0, 3, [], [], None, changes)
+        later = broken_at(event(3), "corrupt", "it is damaged")
+        assert await store.save_projections(
+            SHARD, 3, 3, [folded("1")], [], None, StreamChanges(known=(first,), broken=(later,))
+        )
+        (known,) = await store.broken_streams(SHARD)
+        assert (known.position, known.code) == (3, "corrupt")
+        assert [one.position async for one in store.held_events(first)] == [3]
+        mended = StreamChanges(known=(later,), mended=(later.stream,))
+        assert await store.save_projections(SHARD, 3, 3, [], [], None, mended)
+        assert await store.broken_streams() == []
+        assert [one async for one in store.held_events(first)] == []
+
+    async def test_an_organization_sees_its_own_broken_streams(self, store: ProjectionStore) -> None:
+        """INV-154."""
+        first = broken_at(event(2), "payload_missing", "it is gone")
+        await store.save_projections(SHARD, 0, 3, [], [], None, StreamChanges(broken=(first,)))
+        for scope in (CARE, OTHER):
+            async with store.snapshot_view(scope) as view:
+                assert [one.position for one in await view.broken_streams()] == [2] * (scope == first.scope)
+
+    async def test_a_rebuilt_shard_has_the_broken_streams_of_the_rebuild(self, store: ProjectionStore) -> None:
+        """INV-154."""
+        first = broken_at(event(2), "payload_missing", "it is gone")
+        await store.save_projections(SHARD, 0, 3, [], [], None, StreamChanges(broken=(first,), held=(event(2),)))
+        async with store.replacing(SHARD) as replacement:
+            await replacement.finish(3, {}, [broken_at(event(3), "corrupt", "it is damaged")])
+        assert [one.position for one in await store.broken_streams()] == [3]
+        async with store.replacing(SHARD) as replacement:
+            await replacement.finish(3, {})
+        assert await store.broken_streams() == []
 
 
 class ProjectionReplacementContract:

@@ -134,6 +134,20 @@ async def test_the_id_of_a_child_is_there_whatever_it_came_to(playbooks: Playboo
     assert (state.results["number"].data, state.results["listed"].data) == (7, 7)
 
 
+async def test_a_child_with_a_large_workload_gives_the_step_asked_for(playbooks: Playbooks) -> None:
+    """INV-153. What it was asked for lies in the payload store with its workload."""
+    await playbooks.register(CHILD)
+    state = await playbooks.run(
+        playbook("""
+        workflow:
+          - step: part
+            tool: {kind: playbook, path: tests/child, payload: {n: 5, factor: 3, note: "{{ 'long ' * 20000 }}"}, return_step: work}
+        """)
+    )
+    assert state.status == "COMPLETED", state.error
+    assert state.results["part"].data == {"n": 15}
+
+
 async def test_every_row_of_a_loop_is_a_child(playbooks: Playbooks) -> None:
     await playbooks.worker(slots=2)
     await playbooks.register(CHILD)

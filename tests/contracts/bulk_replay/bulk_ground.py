@@ -101,7 +101,7 @@ class Ground:
         found = self.found
         folds, steps = (registry(), upcasters()) if users else (FoldRegistry(), Upcasters())
         mint = _NUMBERS.__next__
-        bulk = BulkFolds(drivers, self.reach, found.history, self.database, steps, mint, lakes)
+        bulk = BulkFolds(drivers, self.reach, found.history, self.database, steps, mint, lakes, payloads=found.payloads)
         return (
             BulkReplay(bulk, found.history, self.database, found.payloads, folds, steps),
             BulkVerifier(

@@ -28,7 +28,9 @@ from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.event import Event
 from noetl.model.mark import Mark
+from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
+from noetl.payloads.envelope import externalize
 from noetl.replay.as_of import HEAD, AsOf
 from noetl.testing.drafts import Drafts
 from noetl.testing.parity import connect
@@ -247,3 +249,47 @@ async def test_archived_months_are_read_and_removed_ones_refused(ground: Ground,
     lake = FilesOfEvents(mark, [write_file(ground.lake_root, "kept.parquet", events)])
     kept, _ = ground.bulk(InProcess(ground.lake_root), lake)
     assert await kept.state(OWN, as_of=AsOf(mark=mark), projection="all") == before
+
+
+async def large_fields(ground: Ground) -> PayloadRef:
+    """Write a frame whose cursor lies in the payload store, and project it; return where it lies."""
+    drafts, run, frame = Drafts(OWN, IDS.mint), IDS.mint(), IDS.mint()
+    large = drafts.frame(run, IDS.mint(), frame, context={"cursor": "place " * 12_000})
+    slim = await externalize(ground.found.payloads, large)
+    later = drafts.frame(run, IDS.mint(), frame, "frame.committed")
+    for draft in (drafts.execution(run), slim, later):
+        await ground.found.ledger.append(draft.stream, [draft])
+    await ground.found.project()
+    assert slim.fields_ref is not None
+    return slim.fields_ref
+
+
+@pytest.mark.parametrize("users", [True, False], ids=["whole events", "heard fields"])
+@pytest.mark.parametrize("lake", [True, False], ids=["lake", "ledger"])
+@pytest.mark.no_parity
+async def test_fields_in_the_payload_store_are_read_by_tasks_too(ground: Ground, users: bool, lake: bool) -> None:
+    """INV-153, INV-154."""
+    ref = await large_fields(ground)
+    lakes = None
+    if lake:
+        file = write_file(ground.lake_root, "events.parquet", await events_of(ground))
+        lakes = FilesOfEvents(await ground.found.ledger.head(), [file])
+    bulk, verifier = ground.bulk(InProcess(ground.lake_root), lakes, users=users)
+    single = (
+        ground.found.replay
+        if users
+        else connect(ground.database, ground.found.ledger, payloads=ground.found.payloads).replay
+    )
+    spark, alone = await bulk.state(OWN, projection="frame"), await single.state(OWN, projection="frame")
+    assert (spark.rows, spark.checksum) == (alone.rows, alone.checksum)
+    assert any(row["row"]["cursor"] == "place " * 12_000 for row in spark.rows["frame"])
+    if users:
+        assert (await verifier.verify(OWN)).clean
+    await ground.found.payloads.delete(OWN, ref.sha256)
+    spark, alone = await bulk.state(OWN, projection="frame"), await single.state(OWN, projection="frame")
+    assert (spark.rows, spark.checksum, spark.warnings) == (alone.rows, alone.checksum, alone.warnings)
+    assert [one.code for one in spark.broken] == ["payload_missing"]
+    if users:
+        found, wanted = await verifier.verify(OWN), await ground.found.verifier.verify(OWN)
+        assert found.differences == wanted.differences
+        assert not found.clean

@@ -21,6 +21,7 @@ from tests.contracts.bulk_replay.bulk_ground import (
 from noetl.errors import FoldFailed
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
+from noetl.payloads.envelope import externalize
 from noetl.replay.as_of import AsOf
 from noetl.spark.options import SparkOptions
 from noetl.testing.drafts import Drafts
@@ -42,6 +43,10 @@ def cluster_drivers(spark_options: SparkOptions, spark_master: str) -> Iterator[
 async def ground(database: Database, ledger: PostgresLedger, tmp_path: Path) -> Ground:
     ground = open_ground(database, ledger, tmp_path)
     await write_history(ledger)
+    drafts, run = Drafts(OWN, IDS.mint), IDS.mint()
+    large = drafts.frame(run, IDS.mint(), IDS.mint(), context={"cursor": "place " * 12_000})
+    for draft in (drafts.execution(run), await externalize(ground.found.payloads, large)):
+        await ledger.append(draft.stream, [draft])
     await ground.found.project()
     return ground
 
@@ -56,7 +61,7 @@ async def ground(database: Database, ledger: PostgresLedger, tmp_path: Path) -> 
 async def test_spark_gives_what_a_single_process_gives(
     ground: Ground, drivers: str, request: pytest.FixtureRequest
 ) -> None:
-    """INV-99, INV-100, INV-101."""
+    """INV-99, INV-100, INV-101, INV-153."""
     reached: list[tuple[int, int]] = []
     shared: SharedDrivers = request.getfixturevalue(drivers)
     replay, verifier = ground.bulk(OnSpark(shared), reached=lambda done, total: reached.append((done, total)))
@@ -64,6 +69,8 @@ async def test_spark_gives_what_a_single_process_gives(
     for scope in (OWN, NEIGHBOUR):
         known = await found.replay.state(scope, projection="all")
         assert await replay.state(scope, projection="all") == known
+        cursors = [row["row"]["cursor"] for row in known.rows["frame"]]
+        assert ("place " * 12_000 in cursors) == (scope == OWN)
     events = [event async for event in found.history.read_shard(OWN.stream("invoice/1").shard, scope=OWN)]
     point = AsOf(time=events[len(events) // 2].ingest_time)
     known = await found.replay.state(OWN, as_of=point, projection="all")

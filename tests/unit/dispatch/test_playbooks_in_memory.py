@@ -23,6 +23,7 @@ from noetl.testing.memory_engine import MemoryPlaybooks, open_memory_playbooks
 
 SHARED = (
     children.test_a_child_gives_its_result_or_that_of_the_step_asked_for,
+    children.test_a_child_with_a_large_workload_gives_the_step_asked_for,
     children.test_a_child_that_fails_fails_its_step_with_the_reason,
     children.test_a_rerun_from_a_step_keeps_what_came_before_it,
     children.test_a_row_whose_child_fails_fails_alone,

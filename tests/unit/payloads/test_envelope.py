@@ -116,3 +116,12 @@ async def test_resolving_gives_back_exactly_what_was_externalized(
     assert back == event
     parts = (event.context, event.result, event.current_item)
     assert canonical_json([back.context, back.result, back.current_item]) == canonical_json(list(parts))
+
+
+async def test_what_rows_are_made_from_stays_in_the_row() -> None:
+    """INV-153. Rows of open work are written with the event, by the database, which reads no payloads."""
+    store = MemoryPayloadStore()
+    context, result = {"set": {"last": "l" * 500}}, {"errors": ["e" * 300], "notes": ["n" * 300]}
+    slim = await externalize(store, _event("frame.committed", context=context, result=result), 800)
+    assert slim.context == context
+    assert (await _moved(store, slim)).keys() == {"result"}

@@ -30,7 +30,7 @@ class MemoryFacts:
         """Return what a command was issued with."""
         async for event in self._ledger.read_execution(scope, execution_id):
             if event.event_type == "command.issued" and event.command_id == command_id:
-                return IssuedCommand(event.meta, event.context)
+                return IssuedCommand(event.meta, event.context, event.fields_ref)
         return None
 
     async def taking_along(self, scope: Scope, parent_id: int, child_id: int) -> str | None:

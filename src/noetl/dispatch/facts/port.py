@@ -15,6 +15,8 @@ class IssuedCommand(msgspec.Struct, frozen=True):
 
     meta: dict[str, Any]
     context: dict[str, Any]
+    fields_ref: PayloadRef | None = None
+    """Where the rest of its context lies, if it was too large; `Executions.whole` reads it."""
 
 
 class FrameEnd(msgspec.Struct, frozen=True):

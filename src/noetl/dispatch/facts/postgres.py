@@ -15,7 +15,7 @@ from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 
 _ISSUED: Final = """
-SELECT meta, context FROM noetl.known_event
+SELECT meta, context, fields_ref FROM noetl.known_event
 WHERE execution_id = $1 AND command_id = $2 AND event_type = 'command.issued'
 """
 # The end of a playbook's run is the last event of its stream, a request the first: the others, however many, are not looked
@@ -75,7 +75,9 @@ class PostgresFacts:
     async def issued(self, scope: Scope, execution_id: int, command_id: str) -> IssuedCommand | None:
         """Return what a command was issued with."""
         row = await self._first(scope, _ISSUED, execution_id, command_id)
-        return None if row is None else IssuedCommand(_json(row["meta"]), _json(row["context"]))
+        if row is None:
+            return None
+        return IssuedCommand(_json(row["meta"]), _json(row["context"]), _reference(row["fields_ref"]))
 
     async def taking_along(self, scope: Scope, parent_id: int, child_id: int) -> str | None:
         """Return the event by which an ended parent takes a child along."""

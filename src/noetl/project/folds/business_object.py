@@ -9,6 +9,9 @@
 The function must depend on its two arguments alone. It gets a copy of the row, so that a function that raises half-way
 has changed nothing, and what it returns is checked to be plain JSON. All events of one object must stand in one shard: in
 one stream outside executions, best named after the object, or in streams of one execution.
+
+It gets every event whole, however large. Where fields of an event were erased on purpose, the row becomes `ERASED` and stays
+so, since nobody can tell any more what it would be; a function given as `erased` may say otherwise.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ PREFIX: Final = "business_object/"
 LONGEST_ID: Final = 1024
 """Bytes of a row's id: with the names around it, it must fit into an index."""
 
+ERASED: Final[Row] = {"erased": True}
+"""What is left of an object when fields of one of its events were erased."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 FoldFunction = Callable[[Row | None, Event], Row | None]
@@ -41,10 +47,12 @@ def business_object(
     key: Callable[[Event], str | None] = lambda event: event.aggregate_id,
     version: int = 1,
     ended: Callable[[Row], bool] = lambda row: False,
+    erased: FoldFunction | None = None,
 ) -> Callable[[FoldFunction], Fold]:
     """Make a fold of the decorated function, which gets the row so far (None at first) and an event, and returns the row.
 
     Raise `version` whenever the function's results change: rows and snapshots of another version are never mixed.
+    `erased` is called in the function's place for an event whose fields were erased, which lacks some of them.
     """
     types = frozenset(events)
     problems = [problem for kind in sorted(types) for problem in _type_problems(kind)]
@@ -65,7 +73,10 @@ def business_object(
             event_types=types,
             key=lambda event: _guarded_key(projection, key, event),
             apply=lambda row, event: _guarded_apply(projection, function, row, event),
-            ended=lambda row: _guarded_ended(projection, ended, row),
+            ended=lambda row: row == ERASED or _guarded_ended(projection, ended, row),
+            erased=lambda row, event: (
+                dict(ERASED) if erased is None else _guarded_apply(projection, erased, row, event)
+            ),
         )
 
     return make

@@ -15,10 +15,11 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from noetl.errors import FoldFailed
 from noetl.model.canonical import SAFE_INTEGER
 from noetl.model.catalogue.rows import types_of
 from noetl.model.event import Event, time_text
-from noetl.model.payload_ref import PayloadRef
+from noetl.model.payload_ref import ErasedRef, PayloadRef
 
 Row = dict[str, Any]
 """Plain JSON values: ids as decimal strings, times as RFC 3339 text."""
@@ -62,6 +63,8 @@ class Fold:
     """Types that neither open nor end a row and come in long runs; `apply_run` takes several of them at a time."""
     apply_run: Callable[[Row, list[Event]], None] | None = None
     """Changes an open row as `apply` would with each event in turn."""
+    erased: Callable[[Row | None, Event], Row | None] | None = None
+    """Takes the place of `apply` for an event whose fields were erased; without it `apply` takes what is left of the event."""
 
     def listens_to(self, event_type: str) -> bool:
         """Tell whether events of that type matter to this fold."""
@@ -143,6 +146,21 @@ def moment(value: datetime) -> str:
 def reference(ref: PayloadRef | None) -> Row | None:
     """Write a payload reference the way rows carry it: enough to find the bytes and to prove them."""
     return None if ref is None else {"sha256": ref.sha256, "uri": ref.uri}
+
+
+def is_erased(event: Event) -> bool:
+    """Tell whether fields of the event were erased; an event whose fields nobody has read is refused."""
+    if event.fields_ref is None:
+        return False
+    if isinstance(event.fields_ref, ErasedRef):
+        return True
+    raise FoldFailed(
+        f"event {event.event_id} ({event.event_type}) at position {event.position} of shard {event.shard} has fields "
+        f"in the payload store that were not read, under {event.fields_ref.sha256}",
+        event_id=str(event.event_id),
+        shard=event.shard,
+        position=event.position,
+    )
 
 
 def copied(value: Any) -> Any:

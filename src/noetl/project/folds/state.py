@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from noetl.errors import Unsupported
+from noetl.errors import FoldFailed, InputError, Unsupported
 from noetl.model.event import Event
 from noetl.project.folds.business_object import fold_failed
 from noetl.project.folds.checksum import Tally, row_number, state_checksum
-from noetl.project.folds.fold import Fold, FoldedRow, RowKey, in_own_execution, streams_of
+from noetl.project.folds.fold import Fold, FoldedRow, RowKey, in_own_execution, is_erased, streams_of
 from noetl.project.folds.routes import Held, Key, Lane, Routes, Step
 from noetl.project.folds.runs import Runs
 from noetl.project.upcast import Upcasters
@@ -62,7 +62,7 @@ class FoldState:
         return {projection: lane.version for projection, lane in self._lanes.items()}
 
     def apply_many(self, events: Iterable[Event]) -> int:
-        """Fold events in their order; return how many were new."""
+        """Fold events in their order, with their fields read; return how many were new."""
         positions, upcast = self._positions, self._upcasters.upcast
         tenant_id = organization_id = execution_id = None
         runs = Runs(self._touched.__setitem__ if self._keep_ended else None)
@@ -72,7 +72,7 @@ class FoldState:
                 shard, position = event.shard, event.position
                 if position <= positions.get(shard, 0):
                     continue
-                event = upcast(event)
+                event = upcast(event) if event.fields_ref is None else self._upcast_erased(event)
                 if event.tenant_id != tenant_id or event.organization_id != organization_id:
                     runs.flush()
                     tenant_id, organization_id = event.tenant_id, event.organization_id
@@ -136,7 +136,7 @@ class FoldState:
         """Apply the user's folds. Any may refuse the event, so nothing is kept before all of them have taken it."""
         changed: list[tuple[Lane, Key, Held]] = []
         for lane in lanes:
-            row_id = lane.fold.key(event)
+            row_id = _row_id(lane, event)
             if row_id is None:
                 continue
             key = (event.tenant_id, event.organization_id, lane.projection, row_id)
@@ -150,7 +150,10 @@ class FoldState:
                 )
             if held is not None and held.ended:
                 continue
-            row = lane.fold.apply(held.row if held is not None else None, event)
+            apply = lane.fold.apply
+            if event.fields_ref is not None and lane.fold.erased is not None:
+                apply = lane.fold.erased
+            row = apply(held.row if held is not None else None, event)
             if row is not None:
                 execution_id, first = (
                     (event.execution_id, event.position) if held is None else (held.execution_id, held.first)
@@ -161,6 +164,14 @@ class FoldState:
             lane.rows(key[0], key[1])[key[3]] = held
             if self._keep_ended:
                 self._touched[key] = held
+
+    def _upcast_erased(self, event: Event) -> Event:
+        """Bring what is left of an erased event to the newest schema, if an upcaster can take it without its fields."""
+        is_erased(event)
+        try:
+            return self._upcasters.upcast(event)
+        except InputError:
+            return event
 
     def _let_go(self, lane: Lane, key: Key, held: Held) -> None:
         lane.gone.add(row_number(key, lane.version, held.row))
@@ -178,14 +189,14 @@ class FoldState:
         for given in events:
             if given.position <= self._positions.get(given.shard, 0):
                 continue
-            event = self._upcasters.upcast(given)
+            event = self._upcasters.upcast(given) if given.fields_ref is None else self._upcast_erased(given)
             if scope != (event.tenant_id, event.organization_id):
                 scope = (event.tenant_id, event.organization_id)
                 routes, rows = self._routes_of(*scope), wanted.setdefault(scope, {})
                 seen.clear()
             free, own, in_runs = routes[event.event_type]
             for lane in free:
-                row_id = lane.fold.key(event)
+                row_id = _row_id(lane, event)
                 if row_id is not None:
                     rows.setdefault(lane.projection, {})[row_id] = True
             if event.execution_id != execution_id:
@@ -284,6 +295,16 @@ class FoldState:
             state.seed(lane.imported(part["rows"]))
         state._positions = {int(shard): position for shard, position in exported["positions"].items()}
         return state
+
+
+def _row_id(lane: Lane, event: Event) -> str | None:
+    """Name the row an event touches; an erased one that no longer says which touches none."""
+    try:
+        return lane.fold.key(event)
+    except FoldFailed:
+        if event.fields_ref is None:
+            raise
+        return None
 
 
 def _opens(event: Event, projection: str, row_id: str) -> bool:

@@ -58,6 +58,7 @@ class HeardEvent(msgspec.Struct, frozen=True, gc=False):
     frame_id: int | None
     loop_id: int | None
     payload_ref: HeardRef | None
+    fields_ref: PayloadRef | None
     meta: dict[str, Any]
     context: dict[str, Any]
     result: dict[str, Any]
@@ -101,7 +102,9 @@ def _heard(name: str, column: pa.Array) -> Values:
     if name in TIME_FIELDS:
         return _times(column)
     if name in REFERENCE_FIELDS:
-        return [None if text is None else _heard_ref(text) for text in column.to_pylist()]
+        # What fields refer to is read before folds see the event, which takes the whole reference.
+        read = _ref if name == "fields_ref" else _heard_ref
+        return [None if text is None else read(text) for text in column.to_pylist()]
     if name in JSON_FIELDS:
         return _shared(column)
     return _plain(column)

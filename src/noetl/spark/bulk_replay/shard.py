@@ -21,6 +21,7 @@ from noetl.project.garbage import seldom_searched
 from noetl.project.upcast import Upcasters
 from noetl.spark.bulk_replay.claims import Claims
 from noetl.spark.bulk_replay.decoding import ALL, HEARD, heard_events, whole_events
+from noetl.spark.bulk_replay.fields import FieldsReading
 from noetl.spark.bulk_replay.progress import Teller
 from noetl.spark.bulk_replay.reading import batches, ledger_options
 from noetl.spark.bulk_replay.shipping import is_ours, unpacked
@@ -75,13 +76,15 @@ class _Folding:
         asked, part = self._work.asked, self._part
         wanted = Rows(asked.projections, asked.limit)
         expected = Sums()
-        state = FoldState(self._folds, upcasters=self._upcasters, on_ended=self._taker(wanted, expected))
+        reading = FieldsReading(self._work, part.shard, watched=asked.sums)
+        folds = reading.watching(self._folds)
+        state = FoldState(folds, upcasters=self._upcasters, on_ended=self._taker(wanted, expected))
         events, last, found, unsound = 0, part.last or 0, None, 0
         if asked.stored:
             last, found, unsound = stored_sums(ledger_options(self._work), asked.scope, part.shard)
-        with closing(Teller(self._work.progress, part.shard)) as teller:
+        with closing(reading), closing(Teller(self._work.progress, part.shard)) as teller:
             for page in self._pages(last):
-                events += state.apply_many(page)
+                events += sum(map(state.apply_many, reading.groups(page)))
                 teller.reached(page[-1].position)
             teller.reached(last, done=True)
         take = self._taker(wanted, expected)
@@ -100,6 +103,8 @@ class _Folding:
             found=None if found is None else found.export(),
             unsound=unsound,
             claimed=self.claims.digests(),
+            broken=reading.broken,
+            lost=reading.lost,
         )
 
     def _pages(self, last: int) -> Iterator[list[Any]]:

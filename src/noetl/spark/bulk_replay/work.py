@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from noetl.model.broken_stream import BrokenStream
 from noetl.model.stream import Scope
 from noetl.project.folds.fold import FoldedRow, RowKey
+from noetl.project.witness import Lost
 from noetl.spark.lake import Lake
 
 RowFields = tuple[tuple[str, ...], int, int, int, int, int, dict[str, Any]]
@@ -52,6 +54,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether to sum rows by bucket."""
     stored: bool = False
     """Whether to sum the stored rows too."""
+    stopped: tuple[BrokenStream, ...] = ()
+    """Streams that stand still, and are folded up to there."""
+    erased: bool = False
+    """Whether an event says that the payloads of the tenant were erased."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,10 @@ class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Stored rows whose checksum is not that of their text."""
     claimed: bytes = b""
     """Digests, of eight bytes each, of the names of the rows that the user's folds touched."""
+    broken: list[BrokenStream] = []
+    """Streams with fields that cannot be read."""
+    lost: list[Lost] = []
+    """Fields that folds did not get."""
     failure: Failure | None = None
 
 

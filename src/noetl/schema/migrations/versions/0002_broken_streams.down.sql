@@ -1,0 +1,2 @@
+DROP TABLE noetl.held_event;
+DROP TABLE noetl.broken_stream;
