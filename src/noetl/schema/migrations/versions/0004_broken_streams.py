@@ -2,15 +2,15 @@
 
 from alembic import context
 
-revision = "0002"
-down_revision = "0001"
+revision = "0004"
+down_revision = "0003"
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
-    context.config.attributes["run"].up("0002_broken_streams")
+    context.config.attributes["run"].up("0004_broken_streams")
 
 
 def downgrade() -> None:
-    context.config.attributes["run"].down("0002_broken_streams")
+    context.config.attributes["run"].down("0004_broken_streams")
