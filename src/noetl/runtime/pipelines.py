@@ -85,7 +85,13 @@ async def open_pipelines(runtime: Runtime, role: str = "server", *, drive: bool 
 def _wakeups(runtime: Runtime, signal: Signal) -> Wakeups:
     own = runtime.settings.tasks
     if own.wakeups == "sqs":
-        return SqsWakeups(own.queue_urls(), signal, region=own.region, endpoint_url=own.endpoint_url)
+        return SqsWakeups(
+            own.queue_urls(),
+            signal,
+            region=own.region,
+            endpoint_url=own.endpoint_url,
+            receive_seconds=own.receive_seconds,
+        )
     return PostgresWakeups(runtime.database, signal)
 
 
