@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -142,7 +141,7 @@ async def open_worker(
         inline_bytes=runtime.settings.payload_store.threshold_bytes,
     )
     worker = Worker(
-        name or f"{producer_of(runtime, 'worker')}/{socket.gethostname()}",
+        name or producer_of(runtime, "worker"),
         dispatch,
         services,
         slots=slots,

@@ -9,6 +9,7 @@ from noetl.model.catalogue import BY_NAME
 from noetl.model.event import Appended, Draft
 from noetl.model.ids import organization_root_id
 from noetl.payloads.keys import FileTenantKeys
+from noetl.runtime.locality import process_locator
 from noetl.runtime.wiring import Runtime
 
 
@@ -38,7 +39,7 @@ async def erase_tenant(runtime: Runtime) -> Appended:
         schema_name=kind.schema_name,
         schema_version=kind.version,
         event_time=datetime.now(UTC),
-        producer="noetl payloads erase",
+        producer=process_locator(runtime.settings.runtime, "cli"),
         idempotency_key=f"tenant.erased/{scope.tenant_id}",
     )
     return await runtime.ledger.append(stream, [draft])
