@@ -64,6 +64,7 @@ async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics |
     payloads = for_consumer(runtime.payloads, role)
     if metrics is not None:
         runtime.ledger.on_transition = metrics.observe
+        metrics.watch_checks(runtime.ledger.checks)
     engine = Engine(
         postgres_stores(runtime.database, runtime.ledger),
         runtime.ledger,
