@@ -31,8 +31,10 @@ AND ($2::bigint IS NULL OR execution_id = $2) LIMIT 1
 
 
 class FrameClaimRequest(OfWorker, frozen=True, kw_only=True):
-    """Which slot asks for frames, and for how many. A slot stands where its command was claimed, and frames go to slots:
-    a `locality` is taken and changes nothing here.
+    """Which slot asks for frames, and for how many.
+
+    Of frames that were given up, those come first whose last worker was nearest to `locality`, or to where the worker's name
+    says it is, and none from farther than its `max_distance`. New rows of the stage lie nowhere and are for every slot.
     """
 
     lease: CommandLease
@@ -103,10 +105,11 @@ async def claim_frames(call: Call, stage_id: int, body: FrameClaimRequest) -> Fr
     """Lease frames of a slot's stage: those nobody works on any more first, then the next rows."""
     grant = await _slot(call, stage_id, body.lease)
     dispatch = call.services.engine.dispatch(call.scope)
+    wish = None if body.locality is None else body.locality.wish()
     frames: list[FrameGrant] = []
     try:
         while len(frames) < body.requested_count:
-            frame = await dispatch.next_frame(grant, body.worker_id)
+            frame = await dispatch.next_frame(grant, body.worker_id, wish)
             if frame is None:
                 break
             call.services.leased.keep(call.scope, frame)
