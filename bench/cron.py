@@ -15,6 +15,7 @@ from noetl.schedule.handlers import Outcome, PlatformJobs, SlotRun
 from noetl.schedule.rows import DUE_COLUMNS
 from noetl.schedule.scheduler import LIMITS, Scheduler
 from noetl.schedule.spec import Named
+from noetl.testing.drafts import PRODUCER
 
 SCHEDULES = 10_000
 ROUNDS = 5
@@ -47,7 +48,7 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
     async with open_pipeline_ground(worker=False) as on:
         own, ids = on.runtime, on.runtime.ids
         scope = (own.scope.tenant_id, own.scope.organization_id)
-        scheduler = Scheduler(own.database, own.ledger, ids.mint_many, "bench", {"playbook": _nothing}, PlatformJobs())
+        scheduler = Scheduler(own.database, own.ledger, ids.mint_many, PRODUCER, {"playbook": _nothing}, PlatformJobs())
         names = [Named(name=f"schedule {number}").schedule_id(own.scope) for number in range(SCHEDULES)]
         await _tell(on, [(name, _created(name, number)) for number, name in enumerate(names)])
         floor = await on.bare()
@@ -118,7 +119,7 @@ def _created(schedule_id: str, number: int) -> Said:
 
 
 async def _tell(on: PipelineGround, said: list[tuple[str, Said]]) -> None:
-    drafts = ScheduleDrafts(on.runtime.ids.mint_many, "bench")
+    drafts = ScheduleDrafts(on.runtime.ids.mint_many, PRODUCER)
     for start in range(0, len(said), TOGETHER):
         told = [Told(on.runtime.scope, name, None, (one,)) for name, one in said[start : start + TOGETHER]]
         await on.runtime.ledger.transact(Transition(tuple(drafts.appends(told))))

@@ -31,6 +31,7 @@ from noetl.stream.nats_connection import NatsConnection
 from noetl.stream.port import EVENTS, WRITES, Message
 from noetl.stream.relay import Relay
 from noetl.stream.row_body import fact_message
+from noetl.testing.drafts import PRODUCER
 
 ROUNDS = 7
 MESSAGES = 10_000
@@ -209,7 +210,7 @@ def _messages() -> list[Message]:
                 schema_name="loop.item",
                 schema_version=1,
                 event_time=at,
-                producer="bench",
+                producer=PRODUCER,
                 current_index=index,
                 current_item={"patient_id": f"patient-{index:06d}", "facility": "north", "page": index % 7},
                 context={"collection_ref": "noetl://tenant/default/org/default/payloads/sha256/" + "ab" * 32},

@@ -13,6 +13,7 @@ from noetl.dispatch.tasks.creating import Creating
 from noetl.model.task import TaskReport
 from noetl.plan.identity import task_id
 from noetl.plan.wanted_values import WantedTask
+from noetl.testing.drafts import PRODUCER
 
 TASKS = 2_000
 CLIENTS = 16
@@ -77,9 +78,7 @@ async def _ours(ground: PipelineGround, number: int) -> float:
         WantedTask(task_id=task_id(facts.generation, key), partition_key="all", dedupe_key=key, memo_key=key)
         for key in keys
     ]
-    creating = Creating(
-        runtime.database, runtime.ledger, runtime.payloads, Drafting(runtime.ids.mint_many, "noetl://bench")
-    )
+    creating = Creating(runtime.database, runtime.ledger, runtime.payloads, Drafting(runtime.ids.mint_many, PRODUCER))
     made = await creating.create(scope, runtime.ids.mint(), facts, wanted)
     assert len(made) == TASKS
     began = time.perf_counter()

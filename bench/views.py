@@ -20,6 +20,7 @@ from noetl.payloads.memory import MemoryPayloadStore
 from noetl.spark.drivers import Drivers
 from noetl.spark.options import SparkOptions
 from noetl.spark.source.options import source_options
+from noetl.testing.drafts import PRODUCER
 from noetl.views.document import parse_view
 from noetl.views.own_rows import OwnRows
 from noetl.views.running import Surroundings, ViewRun
@@ -123,7 +124,7 @@ async def _views(on: Ground) -> AsyncIterator[_Views]:
 
     drivers = Drivers(options)
     around = Surroundings(
-        versions=Versions(on.database, on.ledger, payloads, Drafting(on.ids.mint_many, "bench")),
+        versions=Versions(on.database, on.ledger, payloads, Drafting(on.ids.mint_many, PRODUCER)),
         drivers=drivers,
         sink_of=sink_of,
         fetch=payloads.fetch,

@@ -20,6 +20,9 @@ pytest_plugins = [
     "noetl.testing.pipelines",
 ]
 
+# What this program says of itself is checked in every process that a test starts.
+os.environ["NOETL_STRICT_EVENTS"] = "1"
+
 # Small jobs in many JVMs: compiling them quickly takes less time than running them quickly would save.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 

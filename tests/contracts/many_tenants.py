@@ -16,7 +16,7 @@ from noetl.model.catalogue.queries import CuratedEngine
 from noetl.model.event import Draft
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.testing.drafts import Drafts
+from noetl.testing.drafts import PRODUCER, Drafts
 
 IDS = SnowflakeGenerator(9, lambda: time.time_ns() // 1_000_000)
 OPERATORS = Scope("platform", "operators")
@@ -54,7 +54,7 @@ def reads(
 ) -> CuratedReads:
     """Return what reads curated views at an instant."""
     known: dict[CuratedEngine, Grouping] = {"postgres": InPostgres(database, 60), **(engines or {})}
-    return CuratedReads(database, ledger, CuratedViews(own), known, IDS.mint_many, "tests", now=lambda: now)
+    return CuratedReads(database, ledger, CuratedViews(own), known, IDS.mint_many, PRODUCER, now=lambda: now)
 
 
 def noon() -> datetime:

@@ -16,6 +16,7 @@ from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.payloads.memory import MemoryPayloadStore
 from noetl.playbook.checked import CheckedPlaybook
+from noetl.testing.drafts import PRODUCER
 
 SCOPE = Scope("acme", "care")
 IDS = SnowflakeGenerator(5, lambda: time.time_ns() // 1_000_000)
@@ -33,7 +34,7 @@ async def test_concurrent_registrations_of_one_path_each_get_a_version_of_their_
 ) -> None:
     """INV-43."""
     payloads = MemoryPayloadStore()
-    catalogs = [Catalog(PostgresEntries(database, ledger), payloads, IDS.mint, "test") for _ in range(3)]
+    catalogs = [Catalog(PostgresEntries(database, ledger), payloads, IDS.mint, PRODUCER) for _ in range(3)]
     found = await asyncio.gather(*(catalogs[number % 3].register(SCOPE, source(number)) for number in range(20)))
     again = await asyncio.gather(*(catalogs[number % 3].register(SCOPE, source(number)) for number in range(20)))
 
@@ -52,7 +53,9 @@ async def test_a_playbook_that_was_read_once_is_planned_as_it_was_read(
     database: Database, ledger: PostgresLedger
 ) -> None:
     shared, payloads = Plans(), MemoryPayloadStore()
-    people, workers = (Catalog(PostgresEntries(database, ledger), payloads, IDS.mint, "test", shared) for _ in range(2))
+    people, workers = (
+        Catalog(PostgresEntries(database, ledger), payloads, IDS.mint, PRODUCER, shared) for _ in range(2)
+    )
     checked = CheckedPlaybook(source(1))
     made = await people.register_checked(SCOPE, checked)
     again = CheckedPlaybook(source(1))
@@ -67,14 +70,14 @@ async def test_whoever_asks_for_a_plan_at_the_same_time_gets_the_same_reading(
     database: Database, ledger: PostgresLedger
 ) -> None:
     payloads = MemoryPayloadStore()
-    registering, asked = (Catalog(PostgresEntries(database, ledger), payloads, IDS.mint, "test") for _ in range(2))
+    registering, asked = (Catalog(PostgresEntries(database, ledger), payloads, IDS.mint, PRODUCER) for _ in range(2))
     entry = (await registering.register(SCOPE, source(1))).entry
     found = await asyncio.gather(*(asked.plan(SCOPE, entry.catalog_id) for _ in range(8)))
     assert {id(plan) for plan in found} == {id(found[0])}
 
 
 async def test_what_was_checked_for_other_kinds_of_tasks_is_refused(database: Database, ledger: PostgresLedger) -> None:
-    catalog = Catalog(PostgresEntries(database, ledger), MemoryPayloadStore(), IDS.mint, "test")
+    catalog = Catalog(PostgresEntries(database, ledger), MemoryPayloadStore(), IDS.mint, PRODUCER)
     with pytest.raises(ValueError, match="other kinds of tasks"):
         await catalog.register_checked(SCOPE, CheckedPlaybook(source(1), kinds=frozenset({"acme_tool"})))
     assert await catalog.versions(SCOPE, "demo/n") == []

@@ -30,6 +30,7 @@ from noetl.payloads.memory import MemoryPayloadStore
 from noetl.project.folds.open_work import OpenWork
 from noetl.project.folds.pipelines.fold import Pipelines
 from noetl.project.folds.pipelines.tables import KEYS
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.execution_changes import IDS, SCOPE, Driven, one, token
 from noetl.testing.open_work_story import whole_story as open_work_story
 from noetl.testing.pipeline_changes import Piped
@@ -162,7 +163,7 @@ async def test_the_database_touches_what_is_declared(
 
 @pytest.mark.service
 async def test_a_catalog_touches_what_is_declared(ledger: PostgresLedger, database: Database) -> None:
-    catalog = Catalog(PostgresEntries(database, ledger), MemoryPayloadStore(), IDS.mint, "tests")
+    catalog = Catalog(PostgresEntries(database, ledger), MemoryPayloadStore(), IDS.mint, PRODUCER)
     playbook = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: a, path: tests/a}\nworkflow: [{step: start, tool: {kind: noop}}]\n"
     changes = {
         "catalog.registered": lambda: catalog.register(SCOPE, playbook),

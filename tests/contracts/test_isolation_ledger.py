@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from noetl.ledger.batch import APPEND_SQL, arguments, request
+from noetl.ledger.checking import Checks
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
@@ -224,7 +225,7 @@ async def test_an_append_outside_the_bound_organization_is_refused(
     ledger: PostgresLedger, database: Database, bound: Scope
 ) -> None:
     draft = Drafts(ACME, IDS.mint).execution(RUN)
-    values = arguments(ACME, [request(draft.stream, [draft], None)], timedelta(days=1))
+    values = arguments(ACME, [request(draft.stream, [draft], None, Checks())], timedelta(days=1))
     async with database.transaction(bound) as connection:
         with pytest.raises(asyncpg.InsufficientPrivilegeError, match="outside the tenant"):
             await connection.fetch(APPEND_SQL, *values)
@@ -236,7 +237,7 @@ async def test_an_append_without_tenant_or_organization_is_refused(
     database: Database, names: tuple[str | None, str | None]
 ) -> None:
     draft = Drafts(ACME, IDS.mint).execution(RUN)
-    values = arguments(ACME, [request(draft.stream, [draft], None)], timedelta(days=1))
+    values = arguments(ACME, [request(draft.stream, [draft], None, Checks())], timedelta(days=1))
     async with database.transaction(None) as connection:
         with pytest.raises(asyncpg.InsufficientPrivilegeError, match="outside the tenant"):
             await connection.fetch(APPEND_SQL, *names, *values[2:])

@@ -17,6 +17,7 @@ import pytest
 
 from noetl.errors import AlreadyRecorded, PayloadCollected, Unavailable, Unsupported, VersionConflict
 from noetl.ledger.batch import APPEND_SQL, arguments, request
+from noetl.ledger.checking import Checks
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.catalogue.rows import APPLIED_BY
@@ -259,7 +260,7 @@ async def test_the_runtime_role_can_neither_change_nor_forge_the_ledger(
 async def test_the_row_itself_refuses_more_than_64_kib(database: Database, drafts: Drafts) -> None:
     """INV-09."""
     draft = drafts.execution(drafts.mint(), meta={"x": 1})
-    item = request(draft.stream, [draft], None)
+    item = request(draft.stream, [draft], None, Checks())
     ((row,),) = (part.rows for part in item.parts)
     large = [value if value != '{"x":1}' else '{"x":"' + "y" * 65536 + '"}' for value in row]
     item.parts[0].rows[0] = tuple(large)
@@ -275,7 +276,7 @@ async def test_the_row_itself_refuses_a_type_that_nobody_declared(
 ) -> None:
     """INV-148."""
     draft = drafts.execution(drafts.mint())
-    item = request(draft.stream, [draft], None)
+    item = request(draft.stream, [draft], None, Checks())
     ((row,),) = (part.rows for part in item.parts)
     item.parts[0].rows[0] = type(row)(said if value == draft.event_type else value for value in row)
     async with database.transaction(SCOPE) as connection:

@@ -29,10 +29,13 @@ from noetl.plan.places import Place, place_of
 from noetl.plan.trigger import CommandEnded
 from noetl.project.upcast import Upcasters
 from noetl.replay.open_work import open_work_differences
-from noetl.runtime.engine import open_engine, open_worker
+from noetl.runtime.engine import open_engine, producer_of
 from noetl.runtime.fabric import close_fabrics
+from noetl.runtime.pipelines import open_pipelines
+from noetl.runtime.roles.worker import open_local_worker
 from noetl.runtime.settings import Settings
 from noetl.runtime.wiring import open_runtime
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.execution_changes import IDS, SCOPE, Driven
 
 from .work_tables import rows
@@ -71,7 +74,7 @@ class Ground:
             self.payloads,
             IDS.mint,
             IDS.mint_many,
-            "tests",
+            PRODUCER,
             kinds=("noop",),
             patience=patience,
         )
@@ -263,7 +266,7 @@ workflow:
 async def test_two_workers_of_two_nodes_reduce_where_most_was_made(
     database: Database, ledger: PostgresLedger, owner_url: str, tmp_path: Path
 ) -> None:
-    """INV-111."""
+    """INV-111, INV-159."""
     cache = {"tier_15_directory": str(tmp_path), "tier_15_node_budget_mb": 16}
     async with AsyncExitStack() as stack:
         stack.callback(close_fabrics)
@@ -277,7 +280,8 @@ async def test_two_workers_of_two_nodes_reduce_where_most_was_made(
             runtimes.append(await stack.enter_async_context(open_runtime(settings)))
         engine = await stack.enter_async_context(open_engine(runtimes[0]))
         for runtime in runtimes:
-            await stack.enter_async_context(open_worker(runtime, engine.dispatch(SCOPE), slots=1))
+            pipelines = await stack.enter_async_context(open_pipelines(runtime, "worker", drive=False))
+            await stack.enter_async_context(open_local_worker(runtime, engine, pipelines, 1))
         entry = (await engine.catalog.register(SCOPE, LARGE)).entry
         started = await engine.start(SCOPE, entry, requested_by="tests")
         state = await engine.finished(SCOPE, started.execution_id, 60.0)
@@ -287,3 +291,6 @@ async def test_two_workers_of_two_nodes_reduce_where_most_was_made(
     leases = [one for one in events if one.command_id == issued.command_id and one.meta.get("worker")]
     assert [place_of(one.meta["worker"]) for one in leases] == [Place(**issued.meta["near"])]
     assert issued.meta["near"]["zone"] == "z1"
+    assert {one.meta["worker"] for one in events if "worker" in one.meta} == {
+        producer_of(runtime, "worker") for runtime in runtimes
+    }

@@ -15,7 +15,7 @@ from noetl.payloads.memory import MemoryPayloadStore
 from noetl.project.upcast import Upcasters
 from noetl.replay.open_work import SHOWN, open_work_differences
 from noetl.replay.report import Difference
-from noetl.testing.drafts import Drafts
+from noetl.testing.drafts import PRODUCER, Drafts
 from noetl.testing.execution_changes import IDS, SCOPE, Driven
 from noetl.testing.open_work_story import whole_story
 from noetl.testing.parity import Projections, connect
@@ -244,7 +244,7 @@ async def test_what_heartbeats_move_is_not_compared(story: Driven, database: Dat
 @pytest.fixture
 async def catalog(ledger: PostgresLedger, database: Database) -> Catalog:
     """A catalog with three versions of one path, of which one is removed and one was removed and restored."""
-    catalog = Catalog(PostgresEntries(database, ledger), MemoryPayloadStore(), IDS.mint, "tests")
+    catalog = Catalog(PostgresEntries(database, ledger), MemoryPayloadStore(), IDS.mint, PRODUCER)
     for number in range(3):
         await catalog.register(SCOPE, f"{PLAYBOOK}    desc: number {number}\n")
     for version, removed in ((1, True), (2, True), (2, False)):

@@ -10,6 +10,7 @@ from noetl.catalog.people import People
 from noetl.errors import InputError, NotFound
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.execution_changes import IDS, NEIGHBOUR, SCOPE
 
 from .work_tables import rows
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.service
 
 @pytest.fixture
 def people(database: Database, ledger: PostgresLedger) -> People:
-    return People(database, ledger, IDS.mint, "tests")
+    return People(database, ledger, IDS.mint, PRODUCER)
 
 
 async def told(database: Database) -> int:

@@ -26,7 +26,7 @@ from noetl.replay.as_of import AsOf, resolve_organization
 from noetl.retention.archives import held_archives, last_look
 from noetl.retention.holds import drop_holds
 from noetl.retention.pins import Pins
-from noetl.testing.drafts import Drafts
+from noetl.testing.drafts import PRODUCER, Drafts
 from noetl.testing.execution_changes import IDS, NEIGHBOUR, SCOPE, one
 from noetl.testing.parity import Projections, connect
 from noetl.testing.pipeline_changes import Piped
@@ -54,7 +54,7 @@ class Past:
         self.database, self.ledger = database, ledger
         self.found: Projections = connect(database, ledger)
         self.datasets = Datasets(database, self.found.payloads, self.found.history)
-        self.pins = Pins(database, ledger, self.found.history, self.datasets, IDS.mint, "tests")
+        self.pins = Pins(database, ledger, self.found.history, self.datasets, IDS.mint, PRODUCER)
         self.references = PostgresReferences(database)
         self.refs: list[PayloadRef] = []
 

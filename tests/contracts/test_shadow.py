@@ -16,7 +16,7 @@ from noetl.stream.divergence import Divergence, begin_anew, begin_comparing, div
 from noetl.stream.encoding import message_of
 from noetl.stream.memory import MemoryStream
 from noetl.stream.port import EVENTS
-from noetl.testing.drafts import Drafts
+from noetl.testing.drafts import PRODUCER, Drafts
 from noetl.testing.engine import until
 from noetl.testing.ledger_contract import IDS
 from noetl.testing.write_paths import COMPARE_SECONDS, assert_alike, comparing
@@ -108,7 +108,7 @@ async def test_other_bytes_and_events_that_the_ledger_lacks_are_told(
 ) -> None:
     async with comparing(database, mirror):
         first, second, third = await written(ledger, 3)
-        other = msgspec.structs.replace(second, producer="somebody")
+        other = msgspec.structs.replace(second, producer=f"{PRODUCER}/somebody")
         unknown = msgspec.structs.replace(third, event_id=IDS.mint())
         await publish(mirror, [first, other, unknown])
         found = await of_the_shard(database)

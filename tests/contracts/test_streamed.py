@@ -14,6 +14,7 @@ from noetl.model.mark import Mark
 from noetl.model.task import PartitionWrite, TaskGrant
 from noetl.pipelines.streamed import CommitLost, Streamed, bundle_of
 from noetl.spark.lake import Lake, commit_directory
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.pipelines import TestedPipelines, connected
 from noetl.testing.playbooks import Playbooks
 
@@ -46,7 +47,7 @@ async def streamed(tested: TestedPipelines) -> AsyncIterator[Streamed]:
     runtime = tested.runtime
     one = Streamed(
         tested.scope, tested.pipelines, runtime.database, runtime.ledger, runtime.payloads, runtime.ids.mint,
-        runtime.ids.mint_many, "tests",
+        runtime.ids.mint_many, PRODUCER,
     )  # fmt: skip
     async with one.open():
         yield one

@@ -16,6 +16,7 @@ from noetl.errors import LeaseLost
 from noetl.ledger.database import Database, Role
 from noetl.ledger.postgres import PostgresLedger
 from noetl.payloads.memory import MemoryPayloadStore
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.execution_changes import IDS, NEIGHBOUR, SCOPE, Driven, joined, one, token
 from noetl.testing.transition_contract import HELD
 from noetl.testing.work_harness import WORK_TABLES
@@ -70,7 +71,7 @@ async def test_claims_heartbeats_commits_and_cancels_never_deadlock(
     """Several processes work on the same executions while these fail, end and are cancelled."""
     monkeypatch.setattr("noetl.ledger.committer.AGAIN", ())  # a deadlock must show instead of being tried again
     names = [f"s/1/{number}" for number in range(6)]
-    engine = Engine(postgres_stores(database, ledger), ledger, MemoryPayloadStore(), IDS.mint, IDS.mint_many, "tests")
+    engine = Engine(postgres_stores(database, ledger), ledger, MemoryPayloadStore(), IDS.mint, IDS.mint_many, PRODUCER)
     dispatch = engine.dispatch(SCOPE)
 
     async def claim(through: PostgresLedger, run: Driven, name: str) -> tuple[Driven, LeaseRef] | None:
@@ -135,7 +136,7 @@ async def test_heartbeats_take_leases_in_the_order_of_fences(ledger: PostgresLed
     leases = [LeaseRef("command", run.execution_id, name, 1, token()) for name in ("a/1/0", "b/1/0")]
     for lease in reversed(leases):  # so that they lie in the other order on disk
         await ledger.transact(run.claimed(lease.id, lease.token))
-    engine = Engine(postgres_stores(database, ledger), ledger, MemoryPayloadStore(), IDS.mint, IDS.mint_many, "tests")
+    engine = Engine(postgres_stores(database, ledger), ledger, MemoryPayloadStore(), IDS.mint, IDS.mint_many, PRODUCER)
     async with database.transaction(SCOPE) as holder, (await database.pool()).acquire() as watcher:
         await holder.execute("SELECT FROM noetl.command WHERE command_id = $1 FOR UPDATE", leases[0].id)
         beat = asyncio.ensure_future(engine.dispatch(SCOPE).heartbeat(leases[::-1]))

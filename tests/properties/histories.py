@@ -16,6 +16,7 @@ from noetl.model.event import Draft, Event
 from noetl.model.payload_ref import PayloadRef, payload_uri
 from noetl.model.stream import Scope, Stream
 from noetl.model.validate import validate
+from noetl.testing.drafts import PRODUCER
 
 HOME = Scope("default", "default")
 NEIGHBOUR = Scope("acme", "default")
@@ -64,7 +65,7 @@ class Chronicle:
             schema_version=1,
             # Every fourth event falls on a whole second, which some formatters shorten.
             event_time=_NOON + timedelta(microseconds=number * 250_000),
-            producer="worker-1",
+            producer=PRODUCER,
             idempotency_key=f"key-{number}" if found.retried else None,
             **fields,
         )

@@ -41,6 +41,7 @@ from noetl.payloads.memory import MemoryPayloadStore
 from noetl.schedule.drafts import Said, ScheduleDrafts
 from noetl.schedule.ending import SlotLeases
 from noetl.schedule.held import Held
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.pipeline_changes import Piped
 from noetl.views.document import parse_view
 from noetl.views.versions import Versions, ViewLease, hold
@@ -93,7 +94,7 @@ class LeasedRow:
 
     def __init__(self, database: Database, ledger: PostgresLedger, home: Path) -> None:
         self.database, self.ledger, self.home = database, ledger, home
-        self.drafting = Drafting(IDS.mint_many, "tests")
+        self.drafting = Drafting(IDS.mint_many, PRODUCER)
         self.scope = Scope("acme", "care")
 
     async def begin(self, number: int) -> None:
@@ -178,7 +179,7 @@ class LeasedCommand(LeasedRow):
     def __init__(self, database: Database, ledger: PostgresLedger, home: Path) -> None:
         super().__init__(database, ledger, home)
         self.engine = Engine(
-            postgres_stores(database, ledger), ledger, MemoryPayloadStore(), IDS.mint, IDS.mint_many, "tests", kinds=("python",),
+            postgres_stores(database, ledger), ledger, MemoryPayloadStore(), IDS.mint, IDS.mint_many, PRODUCER, kinds=("python",),
             idle_seconds=1e6, command_lease_seconds=SECONDS,
         )  # fmt: skip
 
@@ -260,7 +261,7 @@ class LeasedSlot(LeasedRow):
 
     async def make(self) -> None:
         self.ground = SlotGround(self.database, self.ledger)
-        self.leases = SlotLeases(self.database, self.ledger, ScheduleDrafts(IDS.mint_many, "tests"))
+        self.leases = SlotLeases(self.database, self.ledger, ScheduleDrafts(IDS.mint_many, PRODUCER))
         row = await self.ground.schedule(
             "leased", "0 0 1 1 *", scope=self.scope, max_attempts=99, retry_backoff=(0.0,),
             stale_timeout_seconds=SECONDS, catch_up_seconds=366 * 86_400.0,

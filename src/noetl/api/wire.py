@@ -18,6 +18,7 @@ from msgspec import Meta
 from noetl.errors import InputError
 from noetl.model.event import time_text
 from noetl.model.ids import ID_PATTERN, Id64
+from noetl.model.locator import SCHEME, parse_locator
 
 T = TypeVar("T")
 V = TypeVar("V", bound=msgspec.Struct)
@@ -26,6 +27,8 @@ Id = Annotated[str, Meta(pattern=ID_PATTERN, description="A 64-bit id as decimal
 NO_NUL = r"^[^\x00]*$"
 """PostgreSQL's text cannot hold a NUL character, and no caller means one."""
 Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=NO_NUL)]
+WorkerId = Annotated[str, Meta(min_length=1, max_length=1024, pattern=NO_NUL)]
+"""A worker's name: its locator, which has room for every part of its place, or any other text."""
 Text = Annotated[str, Meta(max_length=10_000, pattern=NO_NUL)]
 ReadTokenText = Annotated[
     str, Meta(description="Sent as `Noetl-Read-Token` with a read, it makes that read wait until it sees this write.")
@@ -38,6 +41,17 @@ Attempt = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a caller sends: a field nobody knows is refused, since it is probably misspelt."""
+
+
+class OfWorker(Body, frozen=True, kw_only=True):
+    """What a worker sends, under its name."""
+
+    worker_id: WorkerId
+
+    def __post_init__(self) -> None:
+        """Refuse a name that looks like a locator and is none: it would stand in events."""
+        if self.worker_id.startswith(SCHEME) and str(parse_locator(self.worker_id)) != self.worker_id:
+            raise ValueError("the locator of the worker is not written in its one form")
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

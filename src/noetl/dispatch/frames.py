@@ -16,6 +16,7 @@ from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.facts.port import Facts
 from noetl.dispatch.frame_drafts import FrameDrafts, has_failed, held
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
+from noetl.dispatch.locality import Claimant, Wish, claimant, closest
 from noetl.dispatch.open_work.port import HeldFrame, OpenWork
 from noetl.dispatch.results import Gathering
 from noetl.dispatch.row_problems import first_problem
@@ -29,6 +30,7 @@ from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.lease import Proof
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
+from noetl.plan.places import place_of
 from noetl.plan.trigger import Tally
 
 
@@ -82,15 +84,17 @@ class Frames:
         worker: str,
         ending: tuple[Append, Fence] | None = None,
         rest: NewRows | None = None,
+        wish: Wish | None = None,
     ) -> FrameGrant | None:
-        """Lease a free frame, or mint the next; `ending` is the commit of the former frame, recorded together with it.
+        """Lease the free frame that lies nearest, or mint the next.
 
-        `rest` are rows the former frame had no time for.
+        `ending` is the commit of the former frame, recorded together with it; `rest` are rows it had no time for. `wish`
+        says how near a free frame should be; without one the worker's name tells.
         """
         if await self._is_over(scope, grant):
             await self._transact((), (), ending)
             return None
-        return await self._leased(scope, grant, worker, ending, rest)
+        return await self._leased(scope, grant, worker, ending, rest, wish)
 
     async def _leased(
         self,
@@ -99,10 +103,11 @@ class Frames:
         worker: str,
         ending: tuple[Append, Fence] | None,
         new: NewRows | None,
+        wish: Wish | None = None,
     ) -> FrameGrant | None:
         loop = grant.loop
         assert loop is not None
-        cursor = self._cursor(loop.stage_id)
+        cursor, who = self._cursor(loop.stage_id), claimant(worker, wish)
         # The slot must still be the worker's: rows are claimed for it before the ledger is asked.
         slot = fences.held(COMMAND, grant.lease.proof)
         async with cursor.lock:
@@ -115,13 +120,12 @@ class Frames:
                     first = cursor.next_index or 0 if new.first_index is None else new.first_index
                     frame = self._fresh(grant, cursor.frames, first, new.row_count, new.rows)
                 else:
-                    frame = await self._free(scope, grant) if cursor.may_have_free else None
+                    frame = await self._free(scope, grant, cursor, who) if cursor.may_have_free else None
                 if frame is None:
-                    cursor.may_have_free = False
                     frame = self._minted(grant, cursor)
                 if frame is None:
                     # Somebody may have lost a frame since: whoever ends its slot looks once more.
-                    frame = await self._free(scope, grant)
+                    frame = await self._free(scope, grant, cursor, who)
                 append: tuple[Append, ...] = ()
                 relied_on: tuple[Fence, ...] = ()
                 if frame is not None:
@@ -200,10 +204,12 @@ class Frames:
             rows_ref=ref,
         )
 
-    async def _free(self, scope: Scope, grant: CommandGrant) -> FrameGrant | None:
+    async def _free(self, scope: Scope, grant: CommandGrant, cursor: _Cursor, who: Claimant) -> FrameGrant | None:
         loop = grant.loop
         assert loop is not None
-        row = await self._work.free_frame(scope, grant.execution_id, loop.stage_id)
+        free = await self._work.free_frames(scope, grant.execution_id, loop.stage_id)
+        cursor.may_have_free = bool(free)
+        row = closest(who, ((place_of(one.held_by or ""), one) for one in free))
         if row is None:
             return None
         return msgspec.structs.replace(

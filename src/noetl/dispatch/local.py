@@ -215,9 +215,9 @@ class LocalDispatch:
         gone = await self._work.gone(self._scope, COMMAND, list(held)) if held else ()
         return [lease for proof, lease in held.items() if proof in gone]
 
-    async def next_frame(self, grant: CommandGrant, worker: str) -> FrameGrant | None:
+    async def next_frame(self, grant: CommandGrant, worker: str, wish: Wish | None = None) -> FrameGrant | None:
         """Lease the next frame of a slot's stage."""
-        return await self._frames.next(self._scope, grant, worker)
+        return await self._frames.next(self._scope, grant, worker, wish=wish)
 
     async def dispatch_rows(self, grant: CommandGrant, worker: str, rows: PayloadRef, row_count: int) -> FrameGrant:
         """Record claimed rows as a frame."""

@@ -104,6 +104,17 @@ def may_take(who: Claimant, near: Place | None, waited: float, patience: Patienc
     return waited >= opening(who, patience)[DISTANCES.index(distance(who, near))]
 
 
+def closest(who: Claimant, work: Iterable[tuple[Place | None, T]]) -> T | None:
+    """Return the nearest of some work that a claimant goes far enough for; of equals the first.
+
+    What lies nowhere comes last and is for everybody.
+    """
+    ranked = [(len(DISTANCES) if near is None else DISTANCES.index(distance(who, near)), one) for near, one in work]
+    farthest = DISTANCES.index(who.max_distance)
+    able = [(rank, one) for rank, one in ranked if rank <= farthest or rank == len(DISTANCES)]
+    return min(able, key=lambda found: found[0])[1] if able else None
+
+
 def nearest(waiting: Iterable[tuple[Claimant, T]], near: Place, patience: Patience) -> T | None:
     """Return the nearest of those who may take work the moment it is there; of equals the first."""
     best, found = len(DISTANCES), None

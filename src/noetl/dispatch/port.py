@@ -53,8 +53,12 @@ class Dispatch(Protocol):
         """
         ...
 
-    async def next_frame(self, grant: CommandGrant, worker: str) -> FrameGrant | None:
-        """Lease a frame nobody works on any more, or the next rows of the collection; None when there are none."""
+    async def next_frame(self, grant: CommandGrant, worker: str, wish: Wish | None = None) -> FrameGrant | None:
+        """Lease a frame nobody works on any more, or the next rows of the collection; None when there are none.
+
+        Of several frames the one is leased whose last worker is nearest, by `wish` or by the worker's name, and none that
+        is farther than the wish allows.
+        """
         ...
 
     async def dispatch_rows(self, grant: CommandGrant, worker: str, rows: PayloadRef, row_count: int) -> FrameGrant:

@@ -192,9 +192,11 @@ class RemoteDispatch:
         ]
         return (await self._once("POST", "/api/leases/lost", _proofs(leases) | {"so_far": said}, _Lost)).lost
 
-    async def next_frame(self, grant: CommandGrant, worker: str) -> FrameGrant | None:
+    async def next_frame(self, grant: CommandGrant, worker: str, wish: Wish | None = None) -> FrameGrant | None:
         """Lease the next frame of a slot's stage."""
-        body = {"lease": _command(grant), "worker_id": worker}
+        body: dict[str, Any] = {"lease": _command(grant), "worker_id": worker}
+        if wish is not None:
+            body["locality"] = wish
         frames = (await self._sent(f"/api/stages/{_stage(grant)}/frames/claim", body, _Frames)).frames
         return frames[0] if frames else None
 

@@ -13,6 +13,7 @@ from noetl.leases import operations, statements
 from noetl.leases.kinds import COMMAND, FRAME, Kind
 from noetl.ledger.database import Database
 from noetl.ledger.transition import Fence
+from noetl.model.catalogue.rows import sql_texts, types_of_attempts
 from noetl.model.lease import Proof
 from noetl.model.stream import Scope
 
@@ -27,11 +28,17 @@ _PENDING: Final = statements.candidates(
       ELSE $6::double precision END))
   AND ($9 OR loop_id IS NULL)""",
 )
-_FREE_FRAME: Final = statements.candidates(
+# A row that waits names no worker: who held it last stands in its stream, which has few events and an index.
+_HELD_BY: Final = f"""(
+    SELECT e.meta ->> 'worker' FROM noetl.known_event AS e
+    WHERE e.stream_id = 'execution/' || frame.execution_id || '/frame/' || frame.frame_id
+      AND e.execution_id = frame.execution_id AND e.event_type IN ({sql_texts(types_of_attempts("begun", at="frame"))})
+    ORDER BY e.stream_version DESC LIMIT 1) AS held_by"""  # noqa: S608
+_FREE_FRAMES: Final = statements.candidates(
     FRAME,
-    "frame_id, frame_index, first_index, row_count, attempt, shard_id, input_ref, checkpoint",
+    f"frame_id, frame_index, first_index, row_count, attempt, shard_id, input_ref, checkpoint, {_HELD_BY}",
     "stage_id = $1 AND execution_id = $2",
-    limit="1",
+    limit="100",
     lock=False,
 )
 _STAGE: Final = "JOIN noetl.stage AS s USING (tenant_id, organization_id, execution_id, stage_id)"
@@ -82,10 +89,10 @@ class OpenWorkLeases:
         async with self._database.transaction(scope) as connection:
             return list(await connection.fetch(_PENDING, want, *where, loops))
 
-    async def free_frame(self, scope: Scope, execution_id: int, stage_id: int) -> Row | None:
-        """Return the first frame of a stage that was given up and waits for another holder."""
+    async def free_frames(self, scope: Scope, execution_id: int, stage_id: int) -> list[Row]:
+        """Return the first frames of a stage that were given up and wait for another holder."""
         async with self._database.transaction(scope) as connection:
-            return await connection.fetchrow(_FREE_FRAME, stage_id, execution_id)
+            return list(await connection.fetch(_FREE_FRAMES, stage_id, execution_id))
 
     async def renew(self, scope: Scope, kind: Kind, proofs: Sequence[Proof]) -> Collection[Proof]:
         """Make leases last longer, and return those that are still held."""

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from noetl.errors import AlreadyRecorded, KeyReused, LeaseLost, NoetlError, PayloadCollected, VersionConflict
+from noetl.ledger.checking import Checks
 from noetl.ledger.normalizer import Row, content_digest, normalize
 from noetl.ledger.transition import FENCE_MODES, WORK_TYPES, Append, Fence, Transition
 from noetl.model.catalogue.rows import once_types
@@ -82,19 +83,21 @@ class Request:
         return sum(len(part.rows) for part in self.parts)
 
 
-def request(stream: Stream, drafts: Sequence[Draft], expected_version: int | None) -> Request:
+def request(stream: Stream, drafts: Sequence[Draft], expected_version: int | None, checks: Checks) -> Request:
     """Check an append and make it ready to send."""
-    return Request((_part(Append(stream, drafts, expected_version)),))
+    return Request((_part(Append(stream, drafts, expected_version), checks),))
 
 
-def work_request(transition: Transition) -> Request:
+def work_request(transition: Transition, checks: Checks) -> Request:
     """Check a transition and make it ready to send."""
-    return Request(tuple(_part(append, works=True) for append in transition.appends), transition.fences, works=True)
+    parts = tuple(_part(append, checks, works=True) for append in transition.appends)
+    return Request(parts, transition.fences, works=True)
 
 
-def _part(append: Append, *, works: bool = False) -> Part:
+def _part(append: Append, checks: Checks, *, works: bool = False) -> Part:
     stream, drafts, expected_version = append
     validate(stream, drafts)
+    checks.look(drafts)
     rows = [normalize(draft) for draft in drafts]
     keys = [
         (draft.idempotency_key, ordinal) for ordinal, draft in enumerate(drafts, 1) if draft.idempotency_key is not None

@@ -12,6 +12,7 @@ import msgspec
 
 from noetl.errors import AlreadyRecorded, EventInvalid, KeyReused, LeaseLost, Unavailable, Unsupported, VersionConflict
 from noetl.ledger.batch import Part, request, work_request
+from noetl.ledger.checking import Checks
 from noetl.ledger.memory_work import MemoryWork
 from noetl.ledger.transition import Transition
 from noetl.ledger.work_rows import NewRows
@@ -53,6 +54,8 @@ class MemoryLedger:
         self._once: set[tuple[Scope, int, str, object]] = set()
         self._ids: dict[tuple[Scope, int, int], Event] = {}
         self._grown = asyncio.Condition()
+        self.checks = Checks()
+        """What is looked at in events before they are appended."""
 
     @property
     def work(self) -> MemoryWork:
@@ -63,7 +66,7 @@ class MemoryLedger:
 
     async def append(self, stream: Stream, drafts: Sequence[Draft], expected_version: int | None = None) -> Appended:
         """Record drafts at the end of a stream."""
-        item = request(stream, drafts, expected_version).parts[0]
+        item = request(stream, drafts, expected_version, self.checks).parts[0]
         async with self._grown:
             known = self._known_answer(item) or self._standing(item)
             if known is not None:
@@ -77,7 +80,7 @@ class MemoryLedger:
 
     async def transact(self, transition: Transition) -> tuple[Appended, ...]:
         """Record a change of work."""
-        work, parts = self.work, work_request(transition).parts
+        work, parts = self.work, work_request(transition, self.checks).parts
         scope = parts[0].stream.scope
         async with self._grown:
             known = [self._standing(item) for item in parts]

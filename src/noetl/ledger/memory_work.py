@@ -32,6 +32,7 @@ class MemoryWork:
         """The clock that leases last by."""
         self._rows: dict[Scope, WorkRows] = {}
         self._leases: dict[tuple[Scope, str, int, str], Lease] = {}
+        self._holders: dict[tuple[Scope, str, int, str], str] = {}
         self._applied: dict[Scope, list[Event]] = {}
 
     def scopes(self) -> list[Scope]:
@@ -49,6 +50,10 @@ class MemoryWork:
     def lease(self, scope: Scope, table: str, execution_id: int, row_id: str) -> Lease | None:
         """Return the lease on a row; None where nobody holds it."""
         return self._leases.get((scope, table, execution_id, row_id))
+
+    def last_holder(self, scope: Scope, table: str, execution_id: int, row_id: str) -> str | None:
+        """Return the worker that holds a row, or held it last."""
+        return self._holders.get((scope, table, execution_id, row_id))
 
     def renew(self, scope: Scope, fence: Fence) -> bool:
         """Let a held lease last its full time from now on, never shorter than before; tell whether it was held."""
@@ -123,6 +128,8 @@ class MemoryWork:
             if row is None or row["lease_token"] is None:
                 self._leases.pop(key, None)
                 continue
+            if row.get("worker"):
+                self._holders[key] = row["worker"]
             known = self._leases.get(key)
             if known is None or known[:2] != (row["attempt"], row["lease_token"]):
                 until = event.ingest_time + timedelta(seconds=row["lease_seconds"])

@@ -13,6 +13,7 @@ import msgspec
 from noetl.errors import AlreadyRecorded, EventInvalid, NoetlError, Unavailable
 from noetl.faults import reach
 from noetl.ledger.batch import Request, answers_of, arguments, request, work_request
+from noetl.ledger.checking import Checks
 from noetl.ledger.committer import AGAIN, Committer, make_partitions
 from noetl.ledger.coverage import COVERED_SECONDS, Coverage
 from noetl.ledger.database import Connection, Database, Role
@@ -49,6 +50,7 @@ class PostgresLedger:
         key_ttl: timedelta = timedelta(days=30),
         poll_seconds: float = 1.0,
         listen: bool = True,
+        checks: Checks | None = None,
     ) -> None:
         self._database = database
         self._key_ttl = key_ttl
@@ -58,6 +60,8 @@ class PostgresLedger:
         """How appends reach the ledger; found out by the first that goes wrong."""
         self._coverage = Coverage(database, poll_seconds)
         self._committer = Committer(database, self.way, key_ttl, self._notifier.touch)
+        self.checks = checks or Checks()
+        """What is looked at in events before they are appended."""
         self.on_transition: Callable[[Transition], None] | None = None
         """Told about every change of work that was recorded, for counting."""
 
@@ -69,7 +73,7 @@ class PostgresLedger:
 
     async def append(self, stream: Stream, drafts: Sequence[Draft], expected_version: int | None = None) -> Appended:
         """Record drafts at the end of a stream, in one group with what else is appended now."""
-        asked = request(stream, drafts, expected_version)
+        asked = request(stream, drafts, expected_version, self.checks)
         (answer,) = await self._committer.append(asked)
         if not asked.waits:
             return answer
@@ -94,7 +98,7 @@ class PostgresLedger:
 
     async def transact(self, transition: Transition) -> tuple[Appended, ...]:
         """Record a change of work, in one group with what else is written now."""
-        answers = await self._committer.append(work_request(transition))
+        answers = await self._committer.append(work_request(transition, self.checks))
         if self.on_transition is not None:
             self.on_transition(transition)
         return answers
@@ -108,7 +112,7 @@ class PostgresLedger:
         reach("append.before_begin")
         touched: set[int] = set()
         async with self._database.transaction(scope) as connection:
-            yield PostgresDecision(self._database, self.way, connection, scope, self._key_ttl, touched)
+            yield PostgresDecision(self._database, self.way, connection, scope, self._key_ttl, touched, self.checks)
             reach("append.after_heads")
         reach("append.after_commit")
         self._notifier.touch(touched)
@@ -227,6 +231,7 @@ class PostgresDecision:
         scope: Scope,
         key_ttl: timedelta,
         touched: set[int],
+        checks: Checks,
     ) -> None:
         self._database = database
         self._way = way
@@ -234,10 +239,11 @@ class PostgresDecision:
         self._scope = scope
         self._key_ttl = key_ttl
         self._touched = touched
+        self._checks = checks
 
     async def append(self, stream: Stream, drafts: Sequence[Draft], expected_version: int | None = None) -> Appended:
         """Record drafts in this transaction; a refusal raises and thereby undoes the inline changes too."""
-        item = request(stream, drafts, expected_version)
+        item = request(stream, drafts, expected_version, self._checks)
         reach("append.before_heads")
         values = arguments(self._scope, [item], self._key_ttl)
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -65,6 +64,7 @@ async def open_engine(runtime: Runtime, role: str = "server", metrics: Metrics |
     payloads = for_consumer(runtime.payloads, role)
     if metrics is not None:
         runtime.ledger.on_transition = metrics.observe
+        metrics.watch_checks(runtime.ledger.checks)
     engine = Engine(
         postgres_stores(runtime.database, runtime.ledger),
         runtime.ledger,
@@ -143,7 +143,7 @@ async def open_worker(
         frame_ctx_bytes=runtime.settings.runtime.scheduler.max_frame_ctx_bytes,
     )
     worker = Worker(
-        name or f"{producer_of(runtime, 'worker')}/{socket.gethostname()}",
+        name or producer_of(runtime, "worker"),
         dispatch,
         services,
         slots=slots,

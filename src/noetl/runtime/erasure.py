@@ -14,6 +14,7 @@ from noetl.model.catalogue import BY_NAME
 from noetl.model.event import Appended, Draft
 from noetl.model.ids import organization_root_id
 from noetl.payloads.keys import FileTenantKeys
+from noetl.runtime.locality import process_locator
 from noetl.runtime.wiring import Runtime
 
 # What lies in archives is as unreadable as the payloads, so only streams that are here from their first event can be folded.
@@ -82,7 +83,7 @@ async def erase_tenant(runtime: Runtime) -> Appended:
         schema_name=kind.schema_name,
         schema_version=kind.version,
         event_time=datetime.now(UTC),
-        producer="noetl payloads erase",
+        producer=process_locator(runtime.settings.runtime, "cli"),
         idempotency_key=f"tenant.erased/{scope.tenant_id}",
     )
     return await runtime.ledger.append(stream, [draft])

@@ -33,6 +33,7 @@ from noetl.model.catalogue.rows import sql_texts, types_of_attempts
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.payloads.consumers import for_consumer
+from noetl.runtime.locality import process_locator
 from noetl.runtime.node_number import Ids
 from noetl.runtime.secrets import LocalSecrets
 from noetl.runtime.settings import Settings
@@ -181,10 +182,7 @@ class OnExecutor:
     ) -> Engine:
         ledger = PostgresLedger(database, listen=False)
         stack.push_async_callback(ledger.close)
-        own = self._settings.runtime
-        producer = (
-            f"noetl://tenant/{own.tenant_id}/org/{own.organization_id}/cluster/{own.cluster_id}/node/{own.node_id}/lane"
-        )
+        producer = process_locator(self._settings.runtime, "executor")
         engine = Engine(
             postgres_stores(database, ledger), ledger, open_payloads(self._settings), mint, mint_many, producer,
             kinds=tuple(sorted(known_kinds())),

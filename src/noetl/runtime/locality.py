@@ -5,23 +5,29 @@ from __future__ import annotations
 import os
 
 from noetl.dispatch.locality import Patience, Wish
+from noetl.errors import ConfigError
+from noetl.model.envelope.field import NAME_LIMIT
+from noetl.model.locator import Locator
 from noetl.runtime.settings import Runtime, Settings
 
 
 def process_locator(own: Runtime, role: str) -> str:
-    """Return the locator of this process in a role, with as much of its place as is told."""
-    place = "".join(f"/{name}/{value}" for name, value in (("region", own.region), ("zone", own.zone)) if value)
-    return (
-        f"noetl://tenant/{own.tenant_id}/org/{own.organization_id}/cluster/{own.cluster_id}{place}/node/{own.node_id}"
-        f"/process/{os.getpid()}/{role}"
-    )
+    """Return the locator of this process in a role, with as much of its place as is told; its id is the node's name."""
+    own_place = (own.cluster_id, own.region, own.zone, own.node_id, str(os.getpid()))
+    text = str(Locator(own.tenant_id, own.organization_id, *own_place, kind=role, path=(own.node_id,)))
+    if len(text) > NAME_LIMIT:
+        raise ConfigError(
+            f"the locator of this process has {len(text)} characters, and events take {NAME_LIMIT}",
+            hint="shorten runtime.node_id, region, zone, cluster_id, tenant_id or organization_id",
+        )
+    return text
 
 
 def remote_name(own: Runtime) -> str:
     """Return the name under which a worker of this process works for a server: short, unless it has a place to tell."""
     if own.zone is None and own.region is None:
         return f"{own.node_id}/{os.getpid()}"
-    return f"{process_locator(own, 'worker')}/{own.node_id}"
+    return process_locator(own, "worker")
 
 
 def patience_of(settings: Settings) -> Patience:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
@@ -85,7 +84,13 @@ async def open_pipelines(runtime: Runtime, role: str = "server", *, drive: bool 
 def _wakeups(runtime: Runtime, signal: Signal) -> Wakeups:
     own = runtime.settings.tasks
     if own.wakeups == "sqs":
-        return SqsWakeups(own.queue_urls(), signal, region=own.region, endpoint_url=own.endpoint_url)
+        return SqsWakeups(
+            own.queue_urls(),
+            signal,
+            region=own.region,
+            endpoint_url=own.endpoint_url,
+            receive_seconds=own.receive_seconds,
+        )
     return PostgresWakeups(runtime.database, signal)
 
 
@@ -119,7 +124,7 @@ async def open_task_worker(
     """Give a running worker of tasks for the time of the block; `warm` starts Spark before the first task asks."""
     playbook = PlaybookOperator(runtime.scope, engine, runtime.database, runtime.payloads)
     async with task_worker(
-        f"{producer_of(runtime, 'tasks')}/{socket.gethostname()}",
+        producer_of(runtime, "tasks"),
         runtime.settings,
         runtime.scope,
         pipelines.engine.tasks(runtime.scope),

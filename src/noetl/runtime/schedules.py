@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -31,7 +30,7 @@ def scheduler_of(
         runtime.database,
         runtime.ledger,
         runtime.ids.mint_many,
-        f"{producer_of(runtime, 'scheduler')}/{socket.gethostname()}",
+        producer_of(runtime, "scheduler"),
         {"playbook": StartPlaybook(engine), "source": EmitSource(pipelines.engine.runs)},
         platform,
         limits=Limits(

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from noetl.ledger.checking import CHECK_EVERY
 from noetl.model.event import INLINE_LIMIT
 from noetl.runtime.setting_types import (
     Amount,
@@ -90,6 +91,11 @@ class EventStore(Section):
     )
     replay: Replay = Replay()
     idempotency_ttl_days: Count = Field(default=30, description="Days an idempotency key is remembered.")
+    check_every: Amount = Field(
+        default=CHECK_EVERY,
+        description="Of so many appends of a process one is checked in full: whether its locators can be read and its references "
+        "lead to the organization's own payloads. An event that fails is logged, counted and recorded; 0 checks none.",
+    )
     partitions_ahead_months: Count = Field(default=3, description="Months for which partitions are made in advance.")
     retention: Retention = Retention()
 

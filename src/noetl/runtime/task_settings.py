@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,10 @@ class Tasks(Section):
         default="postgres", description="What carries the news: the database itself, or queues of Amazon SQS."
     )
     queues: Pairs = Field(default=(), description="Queue of each runtime, as runtime=URL; runtimes without one poll.")
+    receive_seconds: Annotated[int, Field(ge=1, le=20)] = Field(
+        default=5,
+        description="Seconds one request to a queue waits for wake-ups; a process that ends may wait as long for it.",
+    )
     region: Text | None = Field(
         default=None, description="AWS region of queues and functions; null is AWS's own default."
     )

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from noetl.catalog.job_states import JobLife, serving_lives
 from noetl.errors import NoetlError
+from noetl.ledger.checking import Checks
 from noetl.ledger.database import Database
 from noetl.ledger.transition import Transition
 from noetl.project.stores import StoredByType
@@ -121,6 +122,8 @@ class Metrics:
         """What schedulers of this process count."""
         self._republished = _Republished()
         registry.register(self._republished)
+        self._unsound = _Unsound()
+        registry.register(self._unsound)
 
     def observe(self, transition: Transition) -> None:
         """Count what a recorded change of work says."""
@@ -141,6 +144,10 @@ class Metrics:
     def watch_reaper(self, reaper: Reaping) -> None:
         """Show how much the reaper took back, as it counts it."""
         self._republished.reaper = reaper
+
+    def watch_checks(self, checks: Checks) -> None:
+        """Show how many events were found whose claims do not hold."""
+        self._unsound.checks.append(checks)
 
     def watch_waiting(self, waiting: ReadWaiting) -> None:
         """Ask so what waits for materializers, whenever metrics are asked for."""
@@ -247,3 +254,17 @@ class _Republished(Collector):
                 f"{work}_reaper_republish", f"{work.title()}s whose lease ran out and that were taken back.",
                 value=getattr(self.reaper, f"{work}s_republished"),
             )  # fmt: skip
+
+
+class _Unsound(Collector):
+    """Shows what the checks of appends have found."""
+
+    def __init__(self) -> None:
+        self.checks: list[Checks] = []
+
+    def collect(self) -> Iterable[Metric]:
+        """Give the count as it is now."""
+        yield CounterMetricFamily(
+            "noetl_unsound_events", "Events found by sampling whose locators or references do not hold; each is logged.",
+            value=sum(one.unsound for one in self.checks),
+        )  # fmt: skip

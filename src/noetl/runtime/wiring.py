@@ -11,6 +11,7 @@ from datetime import timedelta
 from pydantic import Secret
 
 from noetl.ledger.archive.retention import ensure_partitions
+from noetl.ledger.checking import Checks
 from noetl.ledger.database import Database, Role
 from noetl.ledger.erasures import RecordedErasures
 from noetl.ledger.history import History
@@ -104,6 +105,7 @@ async def open_runtime(settings: Settings, only: Role | None = None) -> AsyncIte
             database,
             key_ttl=timedelta(days=settings.event_store.idempotency_ttl_days),
             listen=settings.event_store.distribution_backend != "none",
+            checks=Checks(settings.event_store.check_every),
         )
         stack.push_async_callback(ledger.close)
         ids = Ids(database)

@@ -97,7 +97,7 @@ async def open_write_path(
             return
         journal = Journal(journal_directory(settings))
         stack.callback(journal.close)
-        facts = Facts(writes, way, journal, observe)
+        facts = Facts(writes, way, journal, observe, runtime.ledger.checks)
         stack.push_async_callback(facts.close)
         yield facts
         await _drained(runtime, writes)

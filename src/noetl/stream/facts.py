@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from noetl.errors import NoetlError, NotFound, Unavailable
 from noetl.faults import reach
+from noetl.ledger.checking import Checks
 from noetl.ledger.write_path import WritePath
 from noetl.model.catalogue import event_type
 from noetl.model.event import Draft
@@ -51,11 +52,13 @@ class Facts:
         way: WritePath,
         journal: Journal,
         observe: Callable[[float], None] = lambda seconds: None,
+        checks: Checks | None = None,
     ) -> None:
         self._stream = stream
         self._way = way
         self._journal = journal
         self._observe = observe
+        self._checks = checks or Checks()
         self._created: str | None = None
         self._last = 0
         """The last sequence that was acknowledged."""
@@ -70,6 +73,7 @@ class Facts:
         """Return when the fact is durable."""
         stream = draft.stream
         validate(stream, [draft])
+        self._checks.look([draft])
         shard = stream.shard
         answer: asyncio.Future[_Acknowledged] = asyncio.get_running_loop().create_future()
         self._waiting.append((fact_message(stream, shard, draft), answer))

@@ -20,6 +20,9 @@ from noetl.model.stream import (
     stage_stream,
 )
 
+PRODUCER = "noetl://tenant/tests/org/tests/test/noetl"
+"""Who says what tests have said."""
+
 
 class Drafts:
     """Makes drafts of one organization; each gets a fresh id and the time that id was minted at."""
@@ -45,7 +48,7 @@ class Drafts:
             "schema_name": known.schema_name,
             "schema_version": known.version,
             "event_time": snowflake_time(event_id),
-            "producer": "tests",
+            "producer": PRODUCER,
         }
         if known.retried:
             filled["idempotency_key"] = f"{kind}/{event_id}"

@@ -224,6 +224,16 @@ class AppendContract:
             assert problem in refused.value.message
         assert await everything(ledger) == []
 
+    async def test_a_draft_that_claims_what_does_not_hold_is_refused_in_tests(
+        self, ledger: Ledger, drafts: Drafts
+    ) -> None:
+        """INV-157."""
+        run = drafts.mint()
+        sound, unsound = drafts.execution(run), drafts.execution(run, producer="noetl://tenant/t/org/o/server")
+        with pytest.raises(EventInvalid, match="the kind 'server' is not followed by an id"):
+            await ledger.append(sound.stream, [sound, unsound])
+        assert await everything(ledger) == []
+
     async def test_an_append_of_nothing_is_refused(self, ledger: Ledger, drafts: Drafts) -> None:
         with pytest.raises(EventInvalid, match="at least one"):
             await ledger.append(drafts.execution(drafts.mint()).stream, [])

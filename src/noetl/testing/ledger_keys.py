@@ -11,7 +11,7 @@ from noetl.errors import KeyReused
 from noetl.ledger.port import Ledger
 from noetl.model.event import Appended
 from noetl.model.stream import Scope
-from noetl.testing.drafts import Drafts
+from noetl.testing.drafts import PRODUCER, Drafts
 from noetl.testing.ledger_reading import everything
 
 
@@ -27,7 +27,7 @@ class KeyContract:
         first = await ledger.append(items[0].stream, items, expected_version=0)
         await ledger.append(items[0].stream, [drafts.loop_item(run, loop, 9)])
         for expected in (None, 0, 3, 77):
-            again = [drafts.again(item, producer="elsewhere", correlation_id="c9") for item in items]
+            again = [drafts.again(item, producer=f"{PRODUCER}/elsewhere", correlation_id="c9") for item in items]
             answer = await ledger.append(items[0].stream, again, expected_version=expected)
             assert answer == msgspec.structs.replace(first, repeated=True)
         assert len(await everything(ledger)) == 3

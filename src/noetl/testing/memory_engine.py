@@ -31,6 +31,7 @@ from noetl.model.stream import Scope
 from noetl.payloads.memory import MemoryPayloadStore
 from noetl.playbook.model import Playbook
 from noetl.project.work_rows import FoldedRows
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.memory_parity import assert_memory_parity
 from noetl.testing.playbook_runs import PlaybookRuns
 
@@ -97,7 +98,7 @@ class MemoryPlaybooks(PlaybookRuns):
             shared.payloads,
             ids.mint,
             ids.mint_many,
-            f"noetl://tests/{node}",
+            f"{PRODUCER}/{node}",
             kinds=tuple(sorted(known_kinds())),
         )
         super().__init__(engine, shared.ledger, SCOPE, self._working)

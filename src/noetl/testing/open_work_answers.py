@@ -83,12 +83,13 @@ class OpenWorkAnswers:
         ref = run.drafts.payload(rows=10)
         await ledger.transact(run.dispatched(second, token(), index=1))
         await ledger.transact(run.dispatched(first, token(), payload_ref=ref))
-        assert await stores.work.free_frame(SCOPE, run.execution_id, run.stage_id) is None
+        assert await stores.work.free_frames(SCOPE, run.execution_id, run.stage_id) == []
         await ledger.transact(run.frame(first, "frame.checkpointed", context={"cursor": {"done": 3}}))
         for frame in (second, first):
             await ledger.transact(run.frame(frame, "frame.abandoned"))
-        found = await stores.work.free_frame(SCOPE, run.execution_id, run.stage_id)
-        assert found is not None
+        found, after = await stores.work.free_frames(SCOPE, run.execution_id, run.stage_id)
+        assert (after.frame_id, after.held_by) == (second, "w1")
+        assert found.held_by == "w1"
         assert (found.frame_id, found.frame_index, found.first_index, found.row_count) == (first, 0, 0, 10)
         assert (found.attempt, found.input_ref, found.checkpoint) == (1, ref, {"done": 3})
 

@@ -10,6 +10,7 @@ from noetl.model.payload_ref import PayloadRef, payload_uri
 from noetl.model.stream import Scope
 from noetl.project.folds.fold import FoldedRow, RowKey
 from noetl.project.port import ProjectionStore, Snapshot, StoredRow
+from noetl.testing.drafts import PRODUCER
 
 CARE = Scope("acme", "care")
 BILLING = Scope("acme", "billing")
@@ -50,7 +51,7 @@ def event(position: int = 1, scope: Scope = CARE, **fields: Any) -> Event:
         "schema_version": 1,
         "event_time": datetime(2026, 5, 16, tzinfo=UTC),
         "ingest_time": datetime(2026, 5, 17, tzinfo=UTC),
-        "producer": "tests",
+        "producer": PRODUCER,
         "stream_version": position,
         "shard": SHARD,
         "position": position,

@@ -16,6 +16,7 @@ from noetl.model.lineage import lineage_of
 from noetl.model.task import PartitionWrite, TaskReport
 from noetl.pipelines.lake_files import LakeFiles
 from noetl.query.readers import Readers
+from noetl.testing.drafts import PRODUCER
 
 CLINIC = """
 name: clinic
@@ -85,7 +86,7 @@ async def restricted(guarded: Server, ground: Ground, lake: LakeFiles) -> None:
     """Visits only for holders of a role that nobody of the test has."""
     await _built(ground, lake)
     services = guarded.services
-    await People(services.database, services.ledger, services.mint, "tests").create_role(HOME, "nurses", "Nurses")
+    await People(services.database, services.ledger, services.mint, PRODUCER).create_role(HOME, "nurses", "Nurses")
     readers = Readers(
         services.database,
         services.ledger,

@@ -23,6 +23,7 @@ from noetl.query.duck import Duck
 from noetl.query.options import DuckOptions, Limits
 from noetl.query.pinning import Pinning
 from noetl.query.queries import Queries
+from noetl.testing.drafts import PRODUCER
 
 pytestmark = pytest.mark.service
 
@@ -37,7 +38,7 @@ async def asked(parts: Parts, ground: Ground, lake: LakeFiles, tmp_path: Any) ->
     services, projections = parts
     duck = Duck(DuckOptions(home=str(tmp_path / "query"), lake_root=str(tmp_path / "lake"), memory="256MB", threads=1))
     pinning = Pinning(services.database, Datasets(services.database, services.payloads, services.history))
-    audit = Audit(services.database, services.ledger, lambda many: [services.mint() for _ in range(many)], "tests")
+    audit = Audit(services.database, services.ledger, lambda many: [services.mint() for _ in range(many)], PRODUCER)
     queries = Queries(pinning, audit, duck, None, services.mint, Limits(rows=100, most_rows=1000))
     async with running(replace(services, auth_required=True, queries=queries), projections, auth=True) as server:
         yield server
@@ -115,7 +116,7 @@ async def test_what_is_not_answered_is_a_problem(asked: Server, body: dict[str, 
 async def test_who_may_not_read_a_dataset_neither_asks_nor_sees_it(asked: Server) -> None:
     """INV-78."""
     services, admin = asked.services, await bearer(asked, "admin")
-    people = People(services.database, services.ledger, services.mint, "tests")
+    people = People(services.database, services.ledger, services.mint, PRODUCER)
     await people.create_role(HOME, "doctors", "Doctors")
     await people.add_user(HOME, "ann@example.org")
     await people.grant(HOME, "doctors", "ann@example.org")

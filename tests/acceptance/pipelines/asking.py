@@ -16,6 +16,7 @@ from noetl.query.pinning import Pinning
 from noetl.query.queries import Queries
 from noetl.query.question import Answer, Question
 from noetl.query.readers import Readers
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.pipelines import Row, TestedPipelines
 
 
@@ -26,7 +27,7 @@ class Asking:
         self.queries = queries
         self.tested = tested
         runtime = tested.runtime
-        self.readers = Readers(runtime.database, runtime.ledger, runtime.ids.mint_many, "tests")
+        self.readers = Readers(runtime.database, runtime.ledger, runtime.ids.mint_many, PRODUCER)
 
     async def ask(
         self,
@@ -62,7 +63,7 @@ async def open_asking(
     root = lake or str(tested.home.parent / "lake")
     duck = Duck(DuckOptions(home=str(tested.home / "query"), lake_root=root, memory="256MB", threads=1))
     pinning = Pinning(runtime.database, tested.pipelines.datasets)
-    audit = Audit(runtime.database, runtime.ledger, runtime.ids.mint_many, "tests")
+    audit = Audit(runtime.database, runtime.ledger, runtime.ids.mint_many, PRODUCER)
     try:
         yield Asking(Queries(pinning, audit, duck, spark, runtime.ids.mint, limits or Limits()), tested)
     finally:

@@ -18,6 +18,7 @@ from noetl.query.access import Asker
 from noetl.query.audit import digest
 from noetl.query.options import Limits
 from noetl.query.refused import QueriesBusy, QueryFailed, QueryRefused, QueryTimedOut
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.pipelines import TestedPipelines
 
 from .asking import Asking, open_asking
@@ -135,7 +136,7 @@ async def test_a_dataset_of_certain_roles_is_read_by_their_holders_alone(
 ) -> None:
     """INV-78: a token of nobody, of somebody else and of somebody who is gone read nothing."""
     runtime, scope = pipelines.runtime, pipelines.scope
-    people = People(runtime.database, runtime.ledger, runtime.ids.mint, "tests")
+    people = People(runtime.database, runtime.ledger, runtime.ids.mint, PRODUCER)
     await people.create_role(scope, "analysts", "Analysts")
     await people.create_role(scope, "auditors", "Auditors")
     for email in ("ann@example.org", "bob@example.org"):

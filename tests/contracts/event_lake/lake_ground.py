@@ -24,7 +24,7 @@ from noetl.runtime.settings import Settings
 from noetl.spark.driver_process import Answering
 from noetl.spark.lake import Lake
 from noetl.spark.protocol import RunProgram, WorkResult
-from noetl.testing.drafts import Drafts
+from noetl.testing.drafts import PRODUCER, Drafts
 from noetl.testing.pipelines import Row, TestedPipelines, connected
 from noetl.testing.playbooks import Playbooks
 from noetl.testing.runs import framed_run
@@ -73,7 +73,7 @@ class LakeGround:
             own.payloads,
             own.ids.mint,
             own.ids.mint_many,
-            "tests",
+            PRODUCER,
         )
         self.drafts = Drafts(scope, own.ids.mint)
         self.lake = EventLake(own, scope, self.streamed, drivers)

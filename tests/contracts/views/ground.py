@@ -23,7 +23,7 @@ from noetl.model.stream import Scope
 from noetl.payloads.memory import MemoryPayloadStore
 from noetl.project.upcast import Upcasters
 from noetl.spark.options import SparkOptions
-from noetl.testing.drafts import Drafts
+from noetl.testing.drafts import PRODUCER, Drafts
 from noetl.views.barriers import Barrier
 from noetl.views.document import parse_view
 from noetl.views.own_rows import OwnRows
@@ -69,7 +69,7 @@ class Ground:
     ) -> None:
         self.database, self.ledger, self.drivers = database, ledger, drivers
         self.payloads = MemoryPayloadStore()
-        drafting = Drafting(lambda count: [IDS.mint() for _ in range(count)], "tests")
+        drafting = Drafting(lambda count: [IDS.mint() for _ in range(count)], PRODUCER)
         self.versions = Versions(database, ledger, self.payloads, drafting)
         self.around = Surroundings(
             versions=self.versions,

@@ -20,6 +20,7 @@ from noetl.ledger.transition import Append, Transition
 from noetl.model.stream import execution_stream
 from noetl.runtime.alerts import alerts_of
 from noetl.runtime.wiring import Runtime
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.engine import until
 from noetl.testing.parity import assert_parity, connect
 
@@ -54,7 +55,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 async def failed_run(runtime: Runtime) -> None:
     """Record a run that failed, and have it projected."""
-    drafting, execution_id = Drafting(runtime.ids.mint_many, "tests"), runtime.ids.mint()
+    drafting, execution_id = Drafting(runtime.ids.mint_many, PRODUCER), runtime.ids.mint()
     stream = execution_stream(runtime.scope, execution_id)
     asked = drafting.one(
         runtime.scope, stream, execution_id, "execution.requested", stream.stream_id,

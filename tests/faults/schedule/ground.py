@@ -16,6 +16,7 @@ from noetl.schedule.rows import ScheduleRow
 from noetl.schedule.scheduler import Limits, Scheduler
 from noetl.schedule.spec import Definition, Named, Spec
 from noetl.schedule.starting import StartPlaybook
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.engine import Driven, open_short_leased
 
 PLAYBOOK = """
@@ -46,7 +47,7 @@ async def open_scheduler(url: str, home: Path, *, ticks: bool = False) -> AsyncI
             runtime.database,
             runtime.ledger,
             runtime.ids.mint_many,
-            "test",
+            PRODUCER,
             {"playbook": StartPlaybook(driven.engine)},
             PlatformJobs(),
             limits=Limits(poll_seconds=0.1),
@@ -70,6 +71,6 @@ async def plan_missed(driven: Driven, scheduler: Scheduler, hours: int) -> Sched
     row, _ = await scheduler.schedules.put(scope, definition, by="tests")
     first = following(row.spec, row.changed_at - timedelta(hours=hours))
     told = Told(scope, row.schedule_id, None, (Said("schedule.resumed", {"next_plan": time_text(first)}),))
-    drafts = ScheduleDrafts(driven.runtime.ids.mint_many, "test")
+    drafts = ScheduleDrafts(driven.runtime.ids.mint_many, PRODUCER)
     await driven.runtime.ledger.transact(Transition(tuple(drafts.appends([told]))))
     return row

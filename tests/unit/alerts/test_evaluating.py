@@ -17,6 +17,7 @@ from noetl.errors import InputError
 from noetl.ledger.transition import Append, Transition
 from noetl.model.event import time_text
 from noetl.model.ids import organization_root_id
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.playbook_runs import playbook
 from noetl.testing.playbooks import Playbooks
 
@@ -177,7 +178,7 @@ def slot_plan(plan: datetime) -> dict[str, object]:
 
 async def scheduled(desk: Desk, kind: str, meta: dict[str, object], **fields: object) -> None:
     """Record what happens to a schedule, as a scheduler would."""
-    drafting, stream = Drafting(desk.runtime.ids.mint_many, "tests"), desk.scope.stream(f"schedule/{NIGHTLY}")
+    drafting, stream = Drafting(desk.runtime.ids.mint_many, PRODUCER), desk.scope.stream(f"schedule/{NIGHTLY}")
     root = organization_root_id(desk.scope.tenant_id, desk.scope.organization_id)
     draft = drafting.one(desk.scope, stream, root, kind, stream.stream_id, meta=meta, **fields)
     await desk.runtime.ledger.transact(Transition((Append(stream, [draft]),)))

@@ -11,6 +11,7 @@ from noetl.alerts.found import Found, Rules
 from noetl.alerts.judging import Judgement
 from noetl.alerts.rule import Route
 from noetl.dispatch.drafts import Drafting
+from noetl.testing.drafts import PRODUCER
 
 pytestmark = pytest.mark.service
 
@@ -24,7 +25,7 @@ rules: [{name: failed, on: run_failed, channels: [hook]}]
 
 async def raised(server: Server, *subjects: str) -> Deliveries:
     services = server.services
-    drafting = Drafting(lambda count: [services.mint() for _ in range(count)], "tests")
+    drafting = Drafting(lambda count: [services.mint() for _ in range(count)], PRODUCER)
     own = connect_alerts(services.database, services.ledger, drafting, services.mint)
     for subject in subjects:
         found = Found(subject=subject, title=f"{subject} failed")

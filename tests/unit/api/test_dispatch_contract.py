@@ -22,6 +22,8 @@ from noetl.payloads.codec import JSON, encode_json
 from noetl.payloads.memory import MemoryPayloadStore
 from noetl.plan.places import Place
 from noetl.plan.trigger import CommandEnded
+from noetl.runtime.locality import process_locator
+from noetl.runtime.settings import Runtime
 
 CURSOR = """
 apiVersion: noetl.io/v2
@@ -35,6 +37,9 @@ workflow:
       spec: {mode: cursor, max_in_flight: 1, frame: {max_rows: 10}}
     tool: {kind: python, code: "def main(x):\\n    return x", input: {x: "{{ iter.job.id }}"}}
 """
+
+PLACES = (("n1", "z1"), ("n2", "z1"), ("n3", "z2"))
+"""Of nodes, each with its zone."""
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -287,6 +292,37 @@ async def test_a_cancelled_execution_takes_its_work_back(server: Server, dispatc
     assert set(await dispatch.heartbeat([slot.lease, frame.lease])) == {slot.lease, frame.lease}
     with pytest.raises(Conflict):
         await dispatch.commit_frame(slot, frame, FrameReport(row_count=2), worker="w1", take_next=False)
+
+
+async def test_a_frame_that_was_given_up_goes_first_to_who_is_near_its_last_worker(
+    server: Server, dispatch: Dispatch
+) -> None:
+    """INV-159."""
+    await started(server, LOOP.replace("max_in_flight: 1", "max_in_flight: 3"), "tests/loop")
+    slots = await dispatch.claim("w1", 3, 5.0)
+    names = [process_locator(Runtime(node_id=node, zone=zone), "worker") for node, zone in PLACES]
+    frames = [await dispatch.next_frame(slot, name) for slot, name in zip(slots, names, strict=True)]
+    assert None not in frames
+    for frame, name in zip(frames, names, strict=True):
+        assert frame is not None
+        await dispatch.fail_frame(frame, {"kind": "unknown", "message": "no"}, max_attempts=3, worker=name)
+    far = await dispatch.next_frame(slots[0], "w1", Wish(prefer_node="n9", prefer_zone="z9", max_distance="zone"))
+    assert far is None, "all of them lie farther than it goes"
+    order = [
+        await dispatch.next_frame(slots[0], "w1", Wish(prefer_node="n8", prefer_zone="z2")),
+        await dispatch.next_frame(slots[1], names[1]),
+        await dispatch.next_frame(slots[2], names[1]),
+    ]
+    assert [one and (one.frame_index, one.attempt) for one in order] == [(2, 2), (1, 2), (0, 2)]
+
+
+async def test_a_worker_under_a_locator_that_cannot_be_read_is_refused(server: Server) -> None:
+    """INV-158."""
+    stem = "noetl://tenant/default/org/default/cluster/c"
+    for name in ("noetl://nonsense", f"{stem}/node/n1/process/7/worker", f"{stem}/region/r/node/n1/worker/w"):
+        await server.call("POST", "/api/commands/claim", {"worker_id": name}, status=400)
+    long = f"{stem}/node/{'n' * 400}/worker/w"
+    assert await server.call("POST", "/api/commands/claim", {"worker_id": long}, status=200) == {"commands": []}
 
 
 async def _frame(dispatch: Dispatch, slot: CommandGrant) -> FrameGrant:

@@ -11,6 +11,7 @@ from tests.unit.api.serving import HOME, TWO_STEPS, Server, running
 from noetl.schedule.handlers import PlatformJobs
 from noetl.schedule.scheduler import Scheduler
 from noetl.schedule.starting import StartPlaybook
+from noetl.testing.drafts import PRODUCER
 
 pytestmark = pytest.mark.service
 
@@ -67,7 +68,7 @@ async def test_a_schedule_is_run_now_and_its_slot_is_told(server: Server) -> Non
     services = server.services
     handlers: dict[Any, Any] = {"playbook": StartPlaybook(services.engine)}
     scheduler = Scheduler(
-        services.worker_database, services.ledger, lambda count: [services.mint() for _ in range(count)], "tests",
+        services.worker_database, services.ledger, lambda count: [services.mint() for _ in range(count)], PRODUCER,
         handlers, PlatformJobs(),
     )  # fmt: skip
     scheduler.running.start()

@@ -24,7 +24,7 @@ from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.payloads.memory import MemoryPayloadStore
 from noetl.plan import identity
-from noetl.testing.drafts import Drafts
+from noetl.testing.drafts import PRODUCER, Drafts
 
 SCOPE = Scope("acme", "sales")
 IDS = SnowflakeGenerator(7, lambda: time.time_ns() // 1_000_000)
@@ -57,7 +57,7 @@ class Shop:
         mint: Callable[[], int] = IDS.mint,
     ) -> None:
         self.scope, self.ledger, self.payloads, self._home = scope, ledger, payloads, home
-        self.dags = Dags(database, ledger, payloads, mint, "tests")
+        self.dags = Dags(database, ledger, payloads, mint, PRODUCER)
         self.datasets = Datasets(database, payloads, History(database, ledger, payloads))
         self.drafts = Drafts(scope, mint)
 

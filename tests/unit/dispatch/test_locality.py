@@ -18,13 +18,14 @@ from noetl.dispatch.locality import (
     Patience,
     Wish,
     claimant,
+    closest,
     distance,
     may_take,
     nearest,
     opening,
 )
 from noetl.plan.places import Place, fullest, place_of
-from noetl.runtime.locality import patience_of, remote_name, wish_of
+from noetl.runtime.locality import patience_of, process_locator, remote_name, wish_of
 from noetl.runtime.settings import Settings
 
 ZONES, NODES_PER_ZONE, WORKERS_PER_NODE = ("a", "b", "c"), 25, 13
@@ -231,6 +232,23 @@ def test_the_nearest_who_waits_is_chosen_and_of_equals_the_first() -> None:
     assert nearest(line[:2], near, Patience(preference="any")) == 1
 
 
+def test_the_closest_work_comes_first_and_none_from_too_far() -> None:
+    """INV-159."""
+    near = [None, Place("n4", "z1", "r2"), Place("n3", "z2", "r1"), Place("n2", "z1", "r1"), Place("n2", "z1", "r1")]
+    work = list(zip(near, range(5), strict=True))
+    who = Claimant("n1", "z1", "r1")
+    order = []
+    while work:
+        taken = closest(who, work)
+        assert taken is not None
+        order.append(taken)
+        work = [(place, one) for place, one in work if one != taken]
+    assert order == [3, 4, 2, 1, 0]
+    assert closest(Claimant("n1", "z1", "r1", "node"), zip(near[1:], range(4), strict=True)) is None
+    assert closest(Claimant("n1", "z1", "r1", "node"), [(None, "anybody's")]) == "anybody's"
+    assert closest(Claimant("n2", max_distance="node"), zip(near[1:], range(4), strict=True)) == 2
+
+
 def test_a_workers_name_tells_its_place() -> None:
     stem = "noetl://tenant/t/org/o/cluster/c"
     assert place_of(f"{stem}/region/r/zone/z/node/n:1/process/7/worker/host") == Place("n:1", "z", "r")
@@ -248,6 +266,8 @@ def test_a_worker_tells_its_place_by_its_settings() -> None:
     )
     assert place_of(remote_name(plain.runtime)) == Place("n1")
     assert place_of(remote_name(placed.runtime)) == Place("n1", "z", "r")
+    assert place_of(process_locator(plain.runtime, "worker")) == Place("n1")
+    assert place_of(process_locator(placed.runtime, "worker")) == Place("n1", "z", "r")
     assert wish_of(plain) == Wish(prefer_node="n1")
     assert wish_of(placed) == Wish(prefer_node="n1", prefer_zone="z", prefer_region="r", max_distance="zone")
     assert patience_of(plain) == PATIENCE

@@ -16,6 +16,7 @@ from noetl.ledger.postgres import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope, execution_stream
 from noetl.payloads.memory import MemoryPayloadStore
+from noetl.testing.drafts import PRODUCER
 
 SCOPE = Scope("acme", "ops")
 OTHER = Scope("acme", "lab")
@@ -93,7 +94,7 @@ async def engine(database: Database, ledger: PostgresLedger) -> Engine:
         MemoryPayloadStore(),
         IDS.mint,
         IDS.mint_many,
-        "noetl://test",
+        PRODUCER,
         kinds=("noop",),
     )
 

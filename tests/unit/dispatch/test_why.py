@@ -21,7 +21,7 @@ from noetl.model.event import Event
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope, frame_stream
 from noetl.plan.trigger import Cancelled, Tally
-from noetl.testing.drafts import Drafts
+from noetl.testing.drafts import PRODUCER, Drafts
 from noetl.testing.runs import framed_run
 
 SCOPE = Scope("default", "default")
@@ -38,7 +38,7 @@ class Recorded:
     def __init__(self, play: Play, ledger: Ledger | None = None) -> None:
         self.play = play
         self.ledger = ledger or MemoryLedger()
-        self._drafting = Drafting(lambda count: [IDS.mint() for _ in range(count)], "tests")
+        self._drafting = Drafting(lambda count: [IDS.mint() for _ in range(count)], PRODUCER)
         self._written = 0
 
     async def keep(self) -> Recorded:

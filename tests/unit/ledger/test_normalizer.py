@@ -13,7 +13,7 @@ from noetl.model.envelope.columns import ROW_NAMES
 from noetl.model.event import INLINE_LIMIT, Draft
 from noetl.model.ids import snowflake_time
 from noetl.model.stream import Scope
-from noetl.testing.drafts import Drafts
+from noetl.testing.drafts import PRODUCER, Drafts
 
 DRAFTS = Drafts(Scope("acme", "care"), lambda: 348912345678901248)
 META, ITEM = ROW_NAMES.index("meta"), ROW_NAMES.index("current_item")
@@ -63,7 +63,7 @@ def test_the_row_of_a_draft_is_pinned() -> None:
         "8",
         "loop.item",
         "noetl.loop.item",
-        "tests",
+        PRODUCER,
         "c",
         "k",
         "cat",

@@ -22,7 +22,7 @@ from noetl.model.event import (
 )
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, Stream
-from noetl.testing.drafts import Drafts
+from noetl.testing.drafts import PRODUCER, Drafts
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -104,7 +104,7 @@ def test_the_json_of_an_event_is_pinned() -> None:
         "schema_name": "noetl.loop.item",
         "schema_version": 1,
         "event_time": "2026-08-20T19:33:05.687000Z",
-        "producer": "tests",
+        "producer": PRODUCER,
         "node_name": "each",
         "loop_id": "8",
         "current_index": 0,

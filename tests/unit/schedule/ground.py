@@ -20,6 +20,7 @@ from noetl.schedule.planning import following
 from noetl.schedule.rows import ScheduleRow, SlotRow
 from noetl.schedule.scheduler import Limits, Scheduler
 from noetl.schedule.spec import Definition, Named, Spec
+from noetl.testing.drafts import PRODUCER
 
 SCOPE = Scope("acme", "care")
 IDS = SnowflakeGenerator(30, lambda: int(datetime.now(UTC).timestamp() * 1000))
@@ -45,7 +46,7 @@ class Ground:
         """Return a scheduler that does not tick by itself."""
         own = Limits(**{"poll_seconds": 0.2, **limits})
         return Scheduler(
-            self.database, self.ledger, IDS.mint_many, runner, {"playbook": does}, PlatformJobs(), limits=own,
+            self.database, self.ledger, IDS.mint_many, f"{PRODUCER}/{runner}", {"playbook": does}, PlatformJobs(), limits=own,
             meter=meter,
         )  # fmt: skip
 
@@ -88,7 +89,7 @@ class Ground:
     async def say(self, row: ScheduleRow, said: Said) -> None:
         """Record something about a schedule, as it would be if it had happened."""
         told = Told(row.scope, row.schedule_id, None, (said,))
-        await self.ledger.transact(Transition(tuple(ScheduleDrafts(IDS.mint_many, "tests").appends([told]))))
+        await self.ledger.transact(Transition(tuple(ScheduleDrafts(IDS.mint_many, PRODUCER).appends([told]))))
 
     async def now(self) -> datetime:
         """Return the database's time."""

@@ -14,6 +14,7 @@ from noetl.model.stream import Scope
 from noetl.schedule.drafts import Said
 from noetl.schedule.handlers import Outcome, SlotRun
 from noetl.schedule.rows import ScheduleRow
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.engine import until
 
 from .ground import SCOPE, Ground
@@ -169,7 +170,7 @@ async def test_a_lost_runners_slot_is_run_by_another_with_a_new_token(ground: Gr
         await until(scheduler.tick, "the end of the lease")
         await scheduler.running.drain()
     (slot,) = await ground.slots(row)
-    assert (slot.status, slot.attempt, slot.runner) == ("SUCCESS", 2, "s2")
+    assert (slot.status, slot.attempt, slot.runner) == ("SUCCESS", 2, f"{PRODUCER}/s2")
     kinds = [kind for kind, _, _ in await ground.events(row)]
     assert kinds[-4:] == ["slot.claimed", "slot.abandoned", "slot.claimed", "slot.succeeded"]
     async with ground.running(runner="lost") as late:

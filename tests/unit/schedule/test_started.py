@@ -23,6 +23,7 @@ from noetl.schedule.rows import ScheduleRow, SlotRow
 from noetl.schedule.scheduler import Scheduler
 from noetl.schedule.spec import PLATFORM, Definition, Named, Spec
 from noetl.schedule.starting import EmitSource, StartPlaybook
+from noetl.testing.drafts import PRODUCER
 from noetl.testing.pipelines import TestedPipelines
 from noetl.testing.playbook_runs import playbook
 from noetl.testing.playbooks import Playbooks
@@ -62,7 +63,7 @@ async def scheduling(
     if tasks is not None:
         handlers["source"] = EmitSource(tasks.runs)
     scheduler = Scheduler(
-        runtime.database, runtime.ledger, runtime.ids.mint_many, "tests", handlers, platform or PlatformJobs(),
+        runtime.database, runtime.ledger, runtime.ids.mint_many, PRODUCER, handlers, platform or PlatformJobs(),
         meter=meter,
     )  # fmt: skip
     scheduler.running.start()
@@ -76,7 +77,7 @@ async def behind(playbooks: Playbooks, row: ScheduleRow, span: timedelta) -> Non
     """Let a schedule go on with a moment in the past."""
     first = following(row.spec, row.changed_at - span)
     told = Told(row.scope, row.schedule_id, None, (Said("schedule.resumed", {"next_plan": time_text(first)}),))
-    drafts = ScheduleDrafts(playbooks.runtime.ids.mint_many, "tests")
+    drafts = ScheduleDrafts(playbooks.runtime.ids.mint_many, PRODUCER)
     await playbooks.runtime.ledger.transact(Transition(tuple(drafts.appends([told]))))
 
 
@@ -185,7 +186,7 @@ async def test_a_source_that_is_gone_is_told_as_nothing_to_do(playbooks: Playboo
 async def test_old_slots_are_pruned_by_an_event_that_folds(playbooks: Playbooks) -> None:
     runtime = playbooks.runtime
     jobs = PlatformJobs()
-    prune = PruneSlots(runtime.database, runtime.ledger, runtime.ids.mint_many, "tests", succeeded_days=0.0)
+    prune = PruneSlots(runtime.database, runtime.ledger, runtime.ids.mint_many, PRODUCER, succeeded_days=0.0)
     jobs.register(PRUNE_SLOTS, prune, PRUNE_SPEC)
     await playbooks.worker()
     await playbooks.register(NIGHTLY)
@@ -230,7 +231,7 @@ async def test_metrics_are_there_from_the_start_and_count_by_kind(playbooks: Pla
 async def test_schedules_of_the_platform_are_kept_under_a_scope_of_their_own(playbooks: Playbooks) -> None:
     """INV-66."""
     jobs = PlatformJobs()
-    jobs.register(PRUNE_SLOTS, PruneSlots(playbooks.runtime.database, playbooks.runtime.ledger, playbooks.runtime.ids.mint_many, "tests"), PRUNE_SPEC)  # fmt: skip
+    jobs.register(PRUNE_SLOTS, PruneSlots(playbooks.runtime.database, playbooks.runtime.ledger, playbooks.runtime.ids.mint_many, PRODUCER), PRUNE_SPEC)  # fmt: skip
     async with scheduling(playbooks, platform=jobs) as scheduler:
         await scheduler.keep_platform_jobs()
         await scheduler.keep_platform_jobs()

@@ -13,7 +13,7 @@ from msgspec import Meta
 from noetl.api.endpoint import ANYONE, ONLY_WORKERS, WORKERS, Call, Routes
 from noetl.api.leased import CommandLease
 from noetl.api.sealing import SealedAnswer, sealed
-from noetl.api.wire import Body, Name, Text, View
+from noetl.api.wire import Body, Name, OfWorker, Text, View
 from noetl.credentials.secret import revealed, secrets_in
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant
 from noetl.dispatch.local import LocalDispatch
@@ -53,10 +53,9 @@ class Locality(Body, frozen=True, kw_only=True):
         return Wish(**msgspec.structs.asdict(self))
 
 
-class ClaimRequest(Body, frozen=True, kw_only=True):
+class ClaimRequest(OfWorker, frozen=True, kw_only=True):
     """Who wants work, how much, and how long it waits for the first."""
 
-    worker_id: Name
     want: Annotated[int, Meta(ge=1, le=100)] = 1
     wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
     locality: Locality | None = None
@@ -70,11 +69,10 @@ class ClaimAnswer(View, frozen=True, kw_only=True):
     commands: list[CommandGrant]
 
 
-class CompleteRequest(Body, frozen=True, kw_only=True):
+class CompleteRequest(OfWorker, frozen=True, kw_only=True):
     """How a command ended."""
 
     lease: CommandLease
-    worker_id: Name
     report: CommandEnded
     take_next: bool = False
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from noetl.api.endpoint import WORKERS, Call, Routes
 from noetl.api.leased import CommandLease, FrameLease
-from noetl.api.wire import Body, Name, View
+from noetl.api.wire import Body, OfWorker, View, WorkerId
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport, LeaseRef, StepContext
 from noetl.errors import LeaseLost
 
@@ -20,7 +20,7 @@ class HeartbeatRequest(Body, frozen=True, kw_only=True):
     """Which lease is to last longer."""
 
     lease: FrameLease
-    worker_id: Name | None = None
+    worker_id: WorkerId | None = None
 
 
 class HeartbeatAnswer(View, frozen=True, kw_only=True):
@@ -29,12 +29,11 @@ class HeartbeatAnswer(View, frozen=True, kw_only=True):
     lease_until: datetime
 
 
-class CommitRequest(Body, frozen=True, kw_only=True):
+class CommitRequest(OfWorker, frozen=True, kw_only=True):
     """What a frame came to, and the slot that worked on it."""
 
     lease: FrameLease
     command: CommandLease
-    worker_id: Name
     report: FrameReport
     take_next: bool = False
 
@@ -45,11 +44,10 @@ class CommitAnswer(View, frozen=True, kw_only=True):
     next: FrameGrant | None
 
 
-class FailRequest(Body, frozen=True, kw_only=True):
+class FailRequest(OfWorker, frozen=True, kw_only=True):
     """Why an attempt failed, and how many there may be."""
 
     lease: FrameLease
-    worker_id: Name
     error: dict[str, Any]
     max_attempts: Annotated[int, Meta(ge=1, le=1_000)]
 

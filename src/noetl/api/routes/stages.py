@@ -11,7 +11,7 @@ from noetl.api.endpoint import READERS, WORKERS, Call, Routes
 from noetl.api.leased import CommandLease, StageNotOpen
 from noetl.api.routes.commands import Locality
 from noetl.api.routes.stage_frames import FramesPage, FramesQuery, ended_frames, open_frames
-from noetl.api.wire import Body, Id, Name, View
+from noetl.api.wire import Body, Id, OfWorker, View
 from noetl.dispatch.grants import CommandGrant, FrameGrant
 from noetl.dispatch.so_far import SoFarView
 from noetl.errors import Conflict, LeaseLost, NotFound
@@ -30,13 +30,14 @@ AND ($2::bigint IS NULL OR execution_id = $2) LIMIT 1
 """
 
 
-class FrameClaimRequest(Body, frozen=True, kw_only=True):
-    """Which slot asks for frames, and for how many. A slot stands where its command was claimed, and frames go to slots:
-    a `locality` is taken and changes nothing here.
+class FrameClaimRequest(OfWorker, frozen=True, kw_only=True):
+    """Which slot asks for frames, and for how many.
+
+    Of frames that were given up, those come first whose last worker was nearest to `locality`, or to where the worker's name
+    says it is, and none from farther than its `max_distance`. New rows of the stage lie nowhere and are for every slot.
     """
 
     lease: CommandLease
-    worker_id: Name
     requested_count: Annotated[int, Meta(ge=1, le=100)] = 1
     locality: Locality | None = None
 
@@ -47,11 +48,10 @@ class FrameClaimAnswer(View, frozen=True, kw_only=True):
     frames: list[FrameGrant]
 
 
-class RowsRequest(Body, frozen=True, kw_only=True):
+class RowsRequest(OfWorker, frozen=True, kw_only=True):
     """Rows that a slot claimed in the user's database, stored as a payload."""
 
     lease: CommandLease
-    worker_id: Name
     rows: PayloadRef
     row_count: Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
@@ -105,10 +105,11 @@ async def claim_frames(call: Call, stage_id: int, body: FrameClaimRequest) -> Fr
     """Lease frames of a slot's stage: those nobody works on any more first, then the next rows."""
     grant = await _slot(call, stage_id, body.lease)
     dispatch = call.services.engine.dispatch(call.scope)
+    wish = None if body.locality is None else body.locality.wish()
     frames: list[FrameGrant] = []
     try:
         while len(frames) < body.requested_count:
-            frame = await dispatch.next_frame(grant, body.worker_id)
+            frame = await dispatch.next_frame(grant, body.worker_id, wish)
             if frame is None:
                 break
             call.services.leased.keep(call.scope, frame)

@@ -17,7 +17,7 @@ from msgspec import Meta
 from noetl.api.endpoint import WORKERS, Answer, Call, Routes
 from noetl.api.leased import TaskProof
 from noetl.api.problems import MEDIA_TYPE, Problem, described
-from noetl.api.wire import Body, Name, View
+from noetl.api.wire import Body, Name, OfWorker, View
 from noetl.dispatch.tasks.local import LocalTasks
 from noetl.dispatch.tasks.port import BaseMoved
 from noetl.errors import InputError, LeaseLost, NoetlError
@@ -40,10 +40,9 @@ _ENDS: dict[str, TaskStatus] = {
 _Log = Annotated[str, Meta(max_length=8_000_000)]
 
 
-class TaskClaimRequest(Body, frozen=True, kw_only=True):
+class TaskClaimRequest(OfWorker, frozen=True, kw_only=True):
     """Who wants tasks, for which runtimes, how many, and how long it waits for the first."""
 
-    worker_id: Name
     runtimes: Annotated[list[Name], Meta(min_length=1, max_length=20)]
     want: Annotated[int, Meta(ge=1, le=1_000)] = 1
     wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0

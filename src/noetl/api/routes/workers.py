@@ -9,7 +9,7 @@ import orjson
 from msgspec import Meta, field
 
 from noetl.api.endpoint import READERS, WORKERS, Call, Routes
-from noetl.api.wire import Body, Name, Text, View
+from noetl.api.wire import Name, OfWorker, Text, View
 from noetl.errors import NotFound
 
 routes = Routes("workers")
@@ -33,19 +33,16 @@ SELECT worker_id, pool, slots, labels, registered_at, last_heartbeat,
 """
 
 
-class WorkerRequest(Body, frozen=True, kw_only=True):
+class WorkerRequest(OfWorker, frozen=True, kw_only=True):
     """A worker and what it offers."""
 
-    worker_id: Name
     pool: Name = "default"
     slots: Annotated[int, Meta(ge=0, le=100_000)] = 1
     labels: dict[Name, Text] = field(default_factory=dict)
 
 
-class WorkerName(Body, frozen=True, kw_only=True):
+class WorkerName(OfWorker, frozen=True, kw_only=True):
     """Which worker it is about."""
-
-    worker_id: Name
 
 
 class WorkerView(View, frozen=True, kw_only=True):

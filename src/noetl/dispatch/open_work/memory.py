@@ -67,22 +67,23 @@ class MemoryOpenWork:
         row = self._work.row(scope, fence.table, fence.execution_id, fence.id)
         return row is not None and (row["attempt"], row["lease_token"]) == (fence.attempt, fence.token)
 
-    async def free_frame(self, scope: Scope, execution_id: int, stage_id: int) -> FreeFrame | None:
-        """Return the first frame of a stage that nobody holds."""
+    async def free_frames(self, scope: Scope, execution_id: int, stage_id: int) -> list[FreeFrame]:
+        """Return the frames of a stage that nobody holds."""
         rows = self._rows(scope, "frame", status="FREE", execution_id=str(execution_id), stage_id=str(stage_id))
-        row = min(rows, key=lambda one: int(one["frame_index"]), default=None)
-        if row is None:
-            return None
-        return FreeFrame(
-            frame_id=int(row["frame_id"]),
-            frame_index=row["frame_index"],
-            first_index=row["first_index"],
-            row_count=row["row_count"],
-            attempt=row["attempt"],
-            shard_id=row["shard_id"],
-            input_ref=None if row["input_ref"] is None else msgspec.convert(row["input_ref"], PayloadRef),
-            checkpoint=row["checkpoint"],
-        )
+        return [
+            FreeFrame(
+                frame_id=int(row["frame_id"]),
+                frame_index=row["frame_index"],
+                first_index=row["first_index"],
+                row_count=row["row_count"],
+                attempt=row["attempt"],
+                shard_id=row["shard_id"],
+                input_ref=None if row["input_ref"] is None else msgspec.convert(row["input_ref"], PayloadRef),
+                checkpoint=row["checkpoint"],
+                held_by=self._work.last_holder(scope, "frame", execution_id, row["frame_id"]),
+            )
+            for row in sorted(rows, key=lambda one: int(one["frame_index"]))[:100]
+        ]
 
     async def frames_of(self, scope: Scope, execution_id: int, command_id: str) -> list[HeldFrame]:
         """Return the frames of a slot."""

@@ -71,6 +71,8 @@ class FreeFrame(msgspec.Struct, frozen=True):
     shard_id: str | None
     input_ref: PayloadRef | None
     checkpoint: dict[str, Any] | None
+    held_by: str | None
+    """The worker that had it last, near which its rows lie and what was saved of them."""
 
 
 class OpenStage(msgspec.Struct, frozen=True):
@@ -136,8 +138,8 @@ class OpenWork(Protocol):
         """Return the leases that are somebody else's, or whose work has ended; one that only ran out is not gone."""
         ...
 
-    async def free_frame(self, scope: Scope, execution_id: int, stage_id: int) -> FreeFrame | None:
-        """Return the first frame of a stage that nobody holds."""
+    async def free_frames(self, scope: Scope, execution_id: int, stage_id: int) -> list[FreeFrame]:
+        """Return the frames of a stage that nobody holds, by their index, a hundred at most."""
         ...
 
     async def frames_of(self, scope: Scope, execution_id: int, command_id: str) -> list[HeldFrame]:

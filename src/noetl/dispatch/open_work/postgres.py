@@ -70,17 +70,9 @@ class PostgresOpenWork:
         """Return the leases that are somebody else's, or whose work has ended."""
         return await self._leases.gone(scope, kind, proofs)
 
-    async def free_frame(self, scope: Scope, execution_id: int, stage_id: int) -> FreeFrame | None:
-        """Return the first frame of a stage that nobody holds."""
-        row = await self._leases.free_frame(scope, execution_id, stage_id)
-        if row is None:
-            return None
-        kept, checkpoint = row["input_ref"], row["checkpoint"]
-        read = {
-            "input_ref": None if kept is None else msgspec.json.decode(kept, type=PayloadRef),
-            "checkpoint": None if checkpoint is None else orjson.loads(checkpoint),
-        }
-        return FreeFrame(**{**_named(row), **read})
+    async def free_frames(self, scope: Scope, execution_id: int, stage_id: int) -> list[FreeFrame]:
+        """Return the frames of a stage that nobody holds."""
+        return [_free_frame(row) for row in await self._leases.free_frames(scope, execution_id, stage_id)]
 
     async def frames_of(self, scope: Scope, execution_id: int, command_id: str) -> list[HeldFrame]:
         """Return the frames of a slot."""
@@ -119,6 +111,15 @@ class PostgresOpenWork:
 
 def _named(row: Row) -> dict[str, Any]:
     return dict(row.items())  # type: ignore[attr-defined]
+
+
+def _free_frame(row: Row) -> FreeFrame:
+    kept, checkpoint = row["input_ref"], row["checkpoint"]
+    read = {
+        "input_ref": None if kept is None else msgspec.json.decode(kept, type=PayloadRef),
+        "checkpoint": None if checkpoint is None else orjson.loads(checkpoint),
+    }
+    return FreeFrame(**{**_named(row), **read})
 
 
 def _scoped(kind: Any, row: Row) -> Any:

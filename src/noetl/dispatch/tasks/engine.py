@@ -14,7 +14,7 @@ from noetl.dispatch.tasks.creating import Creating
 from noetl.dispatch.tasks.ending import Ending
 from noetl.dispatch.tasks.granting import Granting
 from noetl.dispatch.tasks.jobs import Jobs
-from noetl.dispatch.tasks.local import LocalTasks
+from noetl.dispatch.tasks.local import POLL_SECONDS, LocalTasks
 from noetl.dispatch.tasks.outbox import LEASE_SECONDS, MAX_ATTEMPTS, Outbox, OutboxRow
 from noetl.dispatch.tasks.reaper import TaskReaper
 from noetl.dispatch.tasks.routing import Routing
@@ -47,6 +47,7 @@ class TaskEngine:
         outbox_attempts: int = MAX_ATTEMPTS,
         outbox_lease_seconds: float = LEASE_SECONDS,
         every_seconds: float = 1.0,
+        poll_seconds: float = POLL_SECONDS,
     ) -> None:
         self._database = database
         self._ledger = ledger
@@ -78,6 +79,7 @@ class TaskEngine:
         self.reaper = TaskReaper(
             database, ledger, self._drafting, self.runs, self._ending, self._recorded, every_seconds=every_seconds
         )
+        self._poll = poll_seconds
         self._local: dict[Scope, LocalTasks] = {}
 
     def tasks(self, scope: Scope) -> LocalTasks:
@@ -85,7 +87,7 @@ class TaskEngine:
         if scope not in self._local:
             self._local[scope] = LocalTasks(
                 scope, self._database, self._ledger, self._drafting, self.jobs, self._granting, self._committing,
-                self._ending, self.work,
+                self._ending, self.work, self.wakeups, self._poll,
             )  # fmt: skip
         return self._local[scope]
 
@@ -93,8 +95,7 @@ class TaskEngine:
         """Drain the outbox, take back what was lost and hear of other processes' wake-ups until closed."""
         self.outbox.start()
         self.reaper.start()
-        if isinstance(self.wakeups, PostgresWakeups):
-            self.wakeups.listen()
+        self.wakeups.listen()
 
     async def close(self) -> None:
         """Stop, and finish what is under way."""

@@ -15,6 +15,7 @@ from noetl.dispatch.tasks.committing import Committing
 from noetl.dispatch.tasks.ending import Ending
 from noetl.dispatch.tasks.granting import Claimed, Granting
 from noetl.dispatch.tasks.jobs import JobFacts, Jobs
+from noetl.dispatch.tasks.wakeups.port import Wakeups
 from noetl.errors import Conflict, LeaseLost
 from noetl.faults import reach
 from noetl.leases import fences, operations, statements
@@ -48,6 +49,8 @@ class LocalTasks:
         committing: Committing,
         ending: Ending,
         signal: Signal,
+        wakeups: Wakeups,
+        poll_seconds: float,
     ) -> None:
         self._scope = scope
         self._database = database
@@ -58,6 +61,8 @@ class LocalTasks:
         self._committing = committing
         self._ending = ending
         self._signal = signal
+        self._wakeups = wakeups
+        self._poll = poll_seconds
         self._waiting = Waiting(scope, database)
 
     async def claim(
@@ -74,7 +79,8 @@ class LocalTasks:
             if granted or (not rows and left <= 0):
                 return granted
             if not rows:  # else somebody else was quicker with all of them, and there may be more
-                await self._signal.wait(seen, min(left, POLL_SECONDS))
+                with self._wakeups.awaited(runtimes):
+                    await self._signal.wait(seen, min(left, self._poll))
 
     async def _claim(self, worker: str, rows: Sequence[Any]) -> list[TaskGrant]:
         if not rows:

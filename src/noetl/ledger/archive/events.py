@@ -14,10 +14,12 @@ from noetl.model.catalogue import BY_NAME
 from noetl.model.catalogue.retention import ArchiveRemoved, PartitionArchived
 from noetl.model.event import Draft, Event
 from noetl.model.ids import organization_root_id
+from noetl.model.locator import Locator
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 
-PRODUCER = "noetl.retention"
+PRODUCER = "retention"
+"""Which role of the organization says what became of its partitions, whichever process did it."""
 
 _UPSERT = """
 INSERT INTO noetl.event_archive (tenant_id, organization_id, partition, first_execution_id, last_execution_id, events,
@@ -91,7 +93,7 @@ def retention_draft(
         schema_name=kind.schema_name,
         schema_version=kind.version,
         event_time=now,
-        producer=PRODUCER,
+        producer=str(Locator(scope.tenant_id, scope.organization_id, kind="role", path=(PRODUCER,))),
         idempotency_key=f"{event_type}/{partition}/{key}",
         payload_ref=payload_ref,
         meta=meta,

@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from noetl.ledger.checking import STRICT
 from noetl.runtime.config.file import Given
 from noetl.runtime.config.problems import Origin, Path, Problem, problem, suggest
 from noetl.runtime.config.schema import SHORT, Leaf, Named, Node, children, variable
@@ -17,6 +18,7 @@ from noetl.runtime.settings import Settings
 OTHER = {
     "NOETL_CONFIG": "The configuration file, in place of the project's `noetl.yaml`.",
     "NOETL_STATE_DIR": "Directory for what the embedded server cannot keep in the project, in place of `/var/lib/noetl`.",
+    STRICT: "Set to anything, every append is checked in full and refused where a claim does not hold, for tests.",
     "NOETL_FAULT": "Fault points to arm, for tests.",
     "NOETL_FAULT_FD": "File descriptor on which a paused fault point reports itself, for tests.",
 }

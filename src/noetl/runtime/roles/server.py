@@ -66,6 +66,7 @@ async def open_server(
         runtime = await stack.enter_async_context(open_runtime(settings))
         metrics = Metrics(__version__, database=runtime.database, stores=runtime.projections)
         metrics.watch_pool("readers", people.database.in_use)
+        metrics.watch_checks(people.ledger.checks)
         metrics.watch_waiting(await stack.enter_async_context(open_waiting(runtime)))
         ways = metrics.write_path
         moving = open_write_path(

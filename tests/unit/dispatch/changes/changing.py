@@ -13,6 +13,7 @@ from noetl.dispatch.changes.changes import Changes
 from noetl.dispatch.changes.invalidating import Invalidation
 from noetl.ledger.history import History
 from noetl.model.ids import SnowflakeGenerator
+from noetl.testing.drafts import PRODUCER
 
 LEVELS = """
 name: shop
@@ -33,7 +34,7 @@ class Changing(Ground):
         ids = SnowflakeGenerator(options.get("node", 1) + 100, lambda: int(time.time() * 1000))
         datasets = Datasets(self.database, self.payloads, History(self.database, self.ledger, self.payloads))
         self.changes = Changes(
-            self.database, self.ledger, self.payloads, datasets, self.engine, ids.mint, "test", max_in_flight=4
+            self.database, self.ledger, self.payloads, datasets, self.engine, ids.mint, PRODUCER, max_in_flight=4
         )
         self.drain_of_backfills = self.changes.drain(patience_seconds=0)
 

@@ -22,6 +22,7 @@ from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.model.task import PartitionWrite, TaskGrant, TaskReport
 from noetl.payloads.memory import MemoryPayloadStore
+from noetl.testing.drafts import PRODUCER
 
 ORDERS = (Field("day", "string"), Field("amount", "int"))
 OPERATORS = {"made_up"}
@@ -67,11 +68,11 @@ class Ground:
         self.home = home
         ids = SnowflakeGenerator(node, lambda: int(time.time() * 1000))
         self.engine = TaskEngine(
-            database, ledger, self.payloads, ids.mint, ids.mint_many, "test", every_seconds=0.05,
+            database, ledger, self.payloads, ids.mint, ids.mint_many, PRODUCER, every_seconds=0.05,
             **{"retry": Backoff(0.0, 0.0), "redeliver": Backoff(0.0, 0.0), **options},
         )  # fmt: skip
         self.engine.runs.before_end = self._before_end
-        self.dags = Dags(database, ledger, self.payloads, ids.mint, "test")
+        self.dags = Dags(database, ledger, self.payloads, ids.mint, PRODUCER)
 
     @property
     def tasks(self) -> LocalTasks:

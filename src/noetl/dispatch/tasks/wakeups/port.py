@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
@@ -24,6 +25,14 @@ class Wakeups(Protocol):
         """Tell whoever runs these tasks; returns once they are told, or raises."""
         ...
 
+    def listen(self) -> None:
+        """Hear what other processes tell, until closed."""
+        ...
+
+    def awaited(self, runtimes: Sequence[str]) -> AbstractContextManager[None]:
+        """Say, for the time of the block, that somebody of this process waits for tasks of these runtimes."""
+        ...
+
     async def close(self) -> None:
-        """Send what is gathered and let go of connections."""
+        """Stop listening, send what is gathered and let go of connections."""
         ...

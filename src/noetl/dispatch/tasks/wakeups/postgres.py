@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Final
 
 from noetl.dispatch.signal import Signal
@@ -39,6 +39,10 @@ class PostgresWakeups:
     def listen(self) -> None:
         """Touch the signal whenever another process wakes workers, until closed."""
         self._listener = asyncio.create_task(self._hear(), name="noetl-task-listener")
+
+    def awaited(self, runtimes: Sequence[str]) -> AbstractContextManager[None]:
+        """Change nothing: everybody hears every notification, whoever waits."""
+        return nullcontext()
 
     async def close(self) -> None:
         """Stop listening and send what is noted."""
