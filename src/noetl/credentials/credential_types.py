@@ -63,6 +63,9 @@ TYPES: dict[str, CredentialType] = {
     "nats": CredentialType(
         (("nats_url", "url", "servers"),), shown=_shown("nats_url url servers nats_user user username")
     ),
+    "mcp": CredentialType(
+        (("endpoint", "url", "command"),), shown=_shown("endpoint url command args cwd protocol_version token_type")
+    ),
     "kafka": CredentialType(
         (("bootstrap_servers", "brokers"),),
         shown=_shown(

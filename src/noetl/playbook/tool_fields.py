@@ -14,15 +14,16 @@ from typing import Final
 from noetl.playbook.grammar import TASK_FIELDS, TASK_HOMES, TASK_REMOVED
 from noetl.playbook.kinds import Kind
 from noetl.playbook.kinds_of_data import DATA_KINDS
+from noetl.playbook.kinds_of_services import SERVICE_KINDS
 from noetl.playbook.kinds_of_work import WORK_KINDS
 from noetl.playbook.shapes import Record
 
-KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **WORK_KINDS}
+KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **SERVICE_KINDS, **WORK_KINDS}
 """What this build can run."""
 
 NOT_RUNNABLE: Final = frozenset({
     "ducklake", "playbooks", "secrets", "iterator", "container", "snowflake", "snowflake_transfer", "gcs", "gateway",
-    "agent", "mcp", "task_sequence", "cursor_worker", "rhai",
+    "agent", "task_sequence", "cursor_worker", "rhai",
 })  # fmt: skip
 """Kinds of the language that this build does not have."""
 

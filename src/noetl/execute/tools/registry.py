@@ -19,6 +19,7 @@ _BUILT_IN = {
     "artifact": "artifact:ArtifactTool",
     "duckdb": "duckdb:DuckdbTool",
     "http": "http:HttpTool",
+    "mcp": "mcp.tool:McpTool",
     "nats": "nats:NatsTool",
     "noop": "noop:NoopTool",
     "postgres": "postgres:PostgresTool",
