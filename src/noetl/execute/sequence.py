@@ -14,6 +14,7 @@ import msgspec
 
 from noetl.errors import Conflict, TemplateFailed
 from noetl.execute import failures
+from noetl.execute.agent_calls import is_playbook
 from noetl.execute.compiled import CompiledStep, CompiledTask
 from noetl.execute.outcome import Outcome, Problem
 from noetl.execute.policy import Verdict, decide
@@ -73,7 +74,7 @@ async def run_sequence(
 
     `make_call(task=, run=, kind=, options=, input=, auth=, scope=, timeout=)` adds what the worker knows to a rendered
     call; `run` counts from 1 how often the task was entered, so that `(task, run)` names an effect. With `defer`, a
-    last task of kind `postgres` is handed over instead of run. `children` runs tasks of kind `playbook`.
+    last task of kind `postgres` is handed over instead of run. `children` runs tasks whose work is another playbook.
     """
     run = _Run(step, names, tools, make_call, sleep, monotonic, defer, children, runs_max)
     return await run.to_the_end()
@@ -229,7 +230,8 @@ class _Run:
             self._defer(task, call)
             return _DEFERRED
         tool = self._tools.get(task.kind)
-        if self._children is not None and task.kind == "playbook":
+        runs_playbook = task.kind == "playbook" or (task.kind == "agent" and is_playbook(call))
+        if self._children is not None and runs_playbook:
             work = self._children(task, call)
         elif tool is not None:
             work = tool.run(call)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from noetl.playbook.model import Place
 from noetl.playbook.parts import items_at, word_at
 from noetl.playbook.problems import Problems, suggest
+from noetl.playbook.templates import is_template
 from noetl.playbook.tool_fields import KINDS
 from noetl.playbook.tree import Node
 
@@ -85,6 +86,11 @@ class _Rules:
             self._problems.error("given_twice", "payload and input stand for one thing", place, "write input")
         if word == "mcp":
             self._asks(task)
+        framework = word_at(task, "framework")
+        if word == "agent" and framework not in ("", "noetl", "custom") and not is_template(framework):
+            hint = "write framework: custom and entrypoint: module:function, and let the function run the agent"
+            said = f"there is no framework {framework}: an agent is of noetl or custom"
+            self._problems.error("framework_not_supported", said, task.mapping["framework"].place, hint)
         for key, value in task.mapping.items():
             if (
                 key.endswith("_b64")

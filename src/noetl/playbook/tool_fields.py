@@ -23,7 +23,7 @@ KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **SERVICE_KINDS, **WORK_KINDS}
 
 NOT_RUNNABLE: Final = frozenset({
     "ducklake", "playbooks", "secrets", "iterator", "container", "snowflake", "snowflake_transfer", "gcs", "gateway",
-    "agent", "task_sequence", "cursor_worker", "rhai",
+    "task_sequence", "cursor_worker", "rhai",
 })  # fmt: skip
 """Kinds of the language that this build does not have."""
 
