@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from noetl.dispatch.grants import CommandGrant
@@ -22,6 +23,7 @@ class CallMaker:
             "credentials": services.secrets.credentials,
             "payloads": ScopedPayloads(services.store, services.scope, services.secrets.redaction, services.find),
             "resources": services.resources,
+            "secret": partial(services.secrets.secret, grant),
         }
 
     def at(self, place: str | int) -> Callable[..., Call]:

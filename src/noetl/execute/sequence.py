@@ -262,7 +262,7 @@ class _Run:
             self._output = names["output"]
         self._results[task.name] = outcome.data
         if self._step.is_sequence and task.name not in RESERVED:
-            names[task.name] = outcome.data
+            names[task.name] = outcome.data if outcome.hidden is None else outcome.hidden.value
 
     def _note(self, task: CompiledTask, outcome: Outcome) -> None:
         before = self._tried.get(task.name)

@@ -27,6 +27,8 @@ def task_from(node: Node, name: str) -> Task:
         binding = own.pop("payload")
     if kind == "workbook":
         own = {"name": own.get("task", fields.get("name"))}
+    if kind == "secrets" and not {"secret", "secret_name", "path"} & own.keys():
+        own["secret"] = fields.get("name")
     if kind == "nats" and str(own["operation"]).startswith("object_") and not {"key", "object"} & own.keys():
         own["object"] = fields.get("name")
     options = _options(kind, own)

@@ -15,7 +15,9 @@ from noetl.playbook.shapes import (
     Field,
     ListOf,
     MapOf,
+    Number,
     Template,
+    Whole,
     templated,
 )
 
@@ -46,5 +48,29 @@ SERVICE_KINDS: Final[Mapping[str, Kind]] = {
             "timeout": TIMEOUT,
         },
         (Alternatives({"endpoint": "endpoint", "url": "endpoint"}),),
+    ),
+    "secrets": Kind(
+        "Reads a secret of a secret manager; what is recorded is a reference to it, and tasks that read it are given the secret.",
+        {
+            "provider": Field(TEXT, "Where it is kept: env if left out, file, k8s, gcp, aws, azure or vault."),
+            "name": Field(TEXT, "Its name where no other field says it; the label of the task besides."),
+            "secret": Field(TEXT, "Its name."),
+            "secret_name": Field(TEXT, "Another word for secret."),
+            "path": Field(TEXT, "Another word for secret."),
+            "key": Field(TEXT, "The one field of it that is wanted."),
+            "version": Field(Either((TEXT, Whole(1))), "Its version; the latest if left out."),
+            "project": Field(TEXT, "The project, for gcp."),
+            "project_id": Field(TEXT, "Another word for project."),
+            "region": Field(TEXT, "The region, for aws and gcp."),
+            "vault": Field(TEXT, "The vault, for azure."),
+            "mount": Field(TEXT, "Where the engine is mounted, for vault."),
+            "kv_version": Field(Either((TEXT, Whole(1))), "The version of the engine, for vault."),
+            "ttl": Field(templated(Number(positive=True)), "Seconds it is kept, encrypted, before it is read anew; 300 if left out."),
+            "timeout": TIMEOUT,
+        },
+        (
+            Alternatives({"secret": "secret", "secret_name": "secret", "path": "secret"}),
+            Alternatives({"project": "project", "project_id": "project"}),
+        ),
     ),
 }  # fmt: skip

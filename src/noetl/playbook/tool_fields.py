@@ -22,7 +22,7 @@ KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **SERVICE_KINDS, **WORK_KINDS}
 """What this build can run."""
 
 NOT_RUNNABLE: Final = frozenset({
-    "ducklake", "playbooks", "secrets", "iterator", "container", "snowflake", "snowflake_transfer", "gcs", "gateway",
+    "ducklake", "playbooks", "iterator", "container", "snowflake", "snowflake_transfer", "gcs", "gateway",
     "task_sequence", "cursor_worker", "rhai",
 })  # fmt: skip
 """Kinds of the language that this build does not have."""

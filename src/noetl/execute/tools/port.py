@@ -11,6 +11,7 @@ import msgspec
 from noetl.execute.outcome import Outcome
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
+from noetl.playbook.model import KeychainEntry
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class Credentials(Protocol):
     async def credential(self, name: str) -> Credential:
         """Return a credential of this organization by name; `NotFound` when there is none."""
         ...
+
+
+ReadSecret = Callable[[KeychainEntry], Awaitable[Mapping[str, Any]]]
+"""Returns the fields of a secret outside NoETL; they are redacted from everything that leaves the worker from then on."""
 
 
 class Payloads(Protocol):
@@ -102,6 +107,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     credentials: Credentials
     payloads: Payloads
     resources: Resources
+    secret: ReadSecret | None = None
 
 
 class Tool(Protocol):

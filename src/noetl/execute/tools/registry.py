@@ -27,6 +27,7 @@ _BUILT_IN = {
     "python": "python:PythonTool",
     "result_fetch": "artifact:ResultFetchTool",
     "script": "script:ScriptTool",
+    "secrets": "secrets:SecretsTool",
     "shell": "shell:ShellTool",
     "spark": "spark:SparkTool",
     "transfer": "transfer:TransferTool",
