@@ -35,6 +35,22 @@ ReadSecret = Callable[[KeychainEntry], Awaitable[Mapping[str, Any]]]
 """Returns the fields of a secret outside NoETL; they are redacted from everything that leaves the worker from then on."""
 
 
+class Settle(Protocol):
+    """Settles something outside; called once."""
+
+    async def __call__(self, *, recorded: bool) -> None:
+        """Do so: `recorded` if the step ended well and that is in the ledger, not so whatever else became of it."""
+        ...
+
+
+class Settling(Protocol):
+    """What tasks leave to be done outside after the end of their step."""
+
+    def add(self, settle: Settle) -> None:
+        """Have something settled then."""
+        ...
+
+
 class Payloads(Protocol):
     """The payload store, bound to the organization of the call."""
 
@@ -108,6 +124,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     payloads: Payloads
     resources: Resources
     secret: ReadSecret | None = None
+    settling: Settling | None = None
+    """What is to be done once the end of the step is recorded; None in a loop, whose rows have no end of their own."""
 
 
 class Tool(Protocol):

@@ -30,6 +30,7 @@ _BUILT_IN = {
     "secrets": "secrets:SecretsTool",
     "shell": "shell:ShellTool",
     "spark": "spark:SparkTool",
+    "subscription": "subscription.tool:SubscriptionTool",
     "transfer": "transfer:TransferTool",
 }
 
