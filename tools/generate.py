@@ -124,8 +124,8 @@ def render_playbook() -> str:
                 names = ", ".join(f"`{name}`" for name in group.into)
                 parts.append(f"{'Exactly' if group.required else 'At most'} one of {names}.\n")
         parts += [f"{told}\n" for told in _results(name)]
-    missing = ", ".join(f"`{kind}`" for kind in sorted(NOT_RUNNABLE))
-    parts.append(f"## Kinds this build does not have\n\n{missing}. A playbook that uses one is refused.\n")
+    missing = "\n".join(f"- `{kind}`: {instead}." for kind, instead in sorted(NOT_RUNNABLE.items()))
+    parts.append(f"## Kinds this build does not have\n\nA playbook that uses one is refused.\n\n{missing}\n")
     read = ", ".join(f"`{kind}`" for kind in ONLY_READ)
     parts.append(f"{read}. A playbook that uses one is read with a warning; a run fails when it comes to the task.\n")
     return "\n".join(parts)

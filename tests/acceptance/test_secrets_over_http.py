@@ -34,6 +34,12 @@ workflow:
       kind: python
       input: {token: "{{ keychain.shop.token }}"}
       code: "result = {'length': len(token), 'said': token}"
+    next: {arcs: [{step: key}]}
+  - step: key
+    tool: {kind: secrets, name: SECRET_OF_THE_SERVER}
+    next: {arcs: [{step: use}]}
+  - step: use
+    tool: {kind: python, input: {key: "{{ key.value }}"}, code: "result = {'length': len(key), 'said': key}"}
     next: {arcs: [{step: ask}]}
   - step: ask
     tool: {kind: http, url: "http://127.0.0.1:1/closed", auth: crm}
@@ -75,7 +81,8 @@ def asked(endpoint: Endpoint, url: str, known: dict[str, str]) -> str:
 def test_no_answer_shows_a_secret_that_a_worker_over_http_was_given(noetl: Noetl, begin: Begin, tmp_path: Path) -> None:
     canary = f"canary-{uuid4().hex}"
     (tmp_path / "uses.yaml").write_text(USES)
-    server = begin("server", "--port", "0", NOETL_SECRET_KEY=base64.b64encode(bytes(range(32))).decode())
+    key = base64.b64encode(bytes(range(32))).decode()
+    server = begin("server", "--port", "0", NOETL_SECRET_KEY=key, SECRET_OF_THE_SERVER=canary[::-1])
     url = line(server).removeprefix("listening on ")
     put = answer(f"{url}/api/credentials", "POST", {"name": "crm", "type": "bearer", "data": {"token": canary}})
     worker = begin("worker", "--slots", "1", "--server", url)
@@ -85,6 +92,8 @@ def test_no_answer_shows_a_secret_that_a_worker_over_http_was_given(noetl: Noetl
     noetl("events", execution_id, "--follow")
     facts = json.loads(noetl("executions", "show", execution_id, "--json")[1])
     assert (facts["status"], facts["results"]["say"]["data"]) == ("FAILED", {"length": len(canary), "said": "***"})
+    assert facts["results"]["key"]["data"]["value"] == {"secret_ref": "environment:SECRET_OF_THE_SERVER"}
+    assert facts["results"]["use"]["data"] == {"length": len(canary), "said": "***"}
     assert "127.0.0.1:1" in facts["error"], "the http task was given its credential and went out"
 
     known = {"execution_id": execution_id, "path": "demo/uses", "ref": "noetl://x"}
@@ -93,7 +102,8 @@ def test_no_answer_shows_a_secret_that_a_worker_over_http_was_given(noetl: Noetl
     assert "***" in told["GET /api/executions/{execution_id}/events"], "routes are asked about what there is"
     assert '"sealed":' in told["POST /api/worker/credential"]
     told |= {"POST of the credential": put} | {path.name: path.read_text() for path in tmp_path.glob("*.log")}
-    forms = (canary, base64.b64encode(canary.encode())[:-4].decode(), canary.encode().hex())
+    both = (canary.encode(), canary[::-1].encode())
+    forms = [form for one in both for form in (one.decode(), base64.b64encode(one)[:-4].decode(), one.hex())]
     assert [where for where, text in told.items() if any(form in text for form in forms)] == []
 
 

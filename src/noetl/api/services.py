@@ -23,7 +23,7 @@ from noetl.ledger.port import Ledger
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
 from noetl.pipelines.pipelines import Pipelines
-from noetl.playbook.model import Playbook
+from noetl.playbook.model import KeychainEntry, Playbook
 from noetl.replay.replay import Replay
 from noetl.replay.verify import Verifier
 
@@ -40,6 +40,10 @@ class Keychains(Protocol):
 
     async def resolved(self, grant: CommandGrant, playbook: Playbook, names: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the values by entry, for the work on one command; what may not be shown is a secret."""
+        ...
+
+    async def asked_for(self, grant: CommandGrant, entry: KeychainEntry) -> Mapping[str, Any]:
+        """Return the fields of a secret that a task of the command's playbook asks for, each a secret."""
         ...
 
 

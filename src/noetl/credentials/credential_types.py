@@ -63,6 +63,9 @@ TYPES: dict[str, CredentialType] = {
     "nats": CredentialType(
         (("nats_url", "url", "servers"),), shown=_shown("nats_url url servers nats_user user username")
     ),
+    "mcp": CredentialType(
+        (("endpoint", "url", "command"),), shown=_shown("endpoint url command args cwd protocol_version token_type")
+    ),
     "kafka": CredentialType(
         (("bootstrap_servers", "brokers"),),
         shown=_shown(
@@ -71,7 +74,8 @@ TYPES: dict[str, CredentialType] = {
     ),
     "pubsub": CredentialType(
         (("project_id", "project"),),
-        shown=_shown("project_id project topic subscription client_email client_id type token_uri auth_uri endpoint"),
+        ("endpoint",),
+        _shown("project_id project topic subscription client_email client_id type token_uri auth_uri endpoint"),
     ),
     "gcs_hmac": CredentialType(
         (("key_id", "access_key", "access_key_id"), ("secret_key", "secret", "secret_access_key")),

@@ -174,7 +174,8 @@ class LocalDispatch:
             worker=worker if take_next else None,
             tally=None if loop is None else tally,
         )
-        if not decided.facts and not decided.state.ended:
+        if not decided.facts:
+            # Also where the execution has ended: who was to settle something once this is recorded must not.
             raise LeaseLost(f"command {grant.command_id} of execution {grant.execution_id} has ended already")
         return decided.grant
 

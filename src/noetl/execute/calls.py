@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from noetl.dispatch.grants import CommandGrant
 from noetl.execute.compiled import CompiledTask
 from noetl.execute.services import ScopedPayloads, Services
-from noetl.execute.tools.port import Call
+from noetl.execute.tools.port import Call, Settling
 
 
 class CallMaker:
     """Makes the calls of one command."""
 
-    def __init__(self, services: Services, grant: CommandGrant) -> None:
+    def __init__(self, services: Services, grant: CommandGrant, settling: Settling | None = None) -> None:
         self._prefix = f"{grant.execution_id}/{grant.command_id.rsplit('/', 1)[0]}"
         self._known: dict[str, Any] = {
             "owner": services.scope,
@@ -22,6 +23,8 @@ class CallMaker:
             "credentials": services.secrets.credentials,
             "payloads": ScopedPayloads(services.store, services.scope, services.secrets.redaction, services.find),
             "resources": services.resources,
+            "secret": partial(services.secrets.secret, grant),
+            "settling": settling,
         }
 
     def at(self, place: str | int) -> Callable[..., Call]:
@@ -34,6 +37,8 @@ class CallMaker:
         return make
 
 
-def call_maker(services: Services, grant: CommandGrant, place: str) -> Callable[..., Call]:
+def call_maker(
+    services: Services, grant: CommandGrant, place: str, settling: Settling | None = None
+) -> Callable[..., Call]:
     """Return what makes the calls of a single run."""
-    return CallMaker(services, grant).at(place)
+    return CallMaker(services, grant, settling).at(place)

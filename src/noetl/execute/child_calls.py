@@ -1,4 +1,4 @@
-"""A task of the kind `playbook` inside a sequence or a row: its call goes in, the outcome of the child execution comes out."""
+"""Tasks inside a sequence or a row that run playbooks: a call goes in, the outcome of the child execution comes out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from noetl.dispatch.child_ends import failure_of
 from noetl.dispatch.grants import Child, CommandGrant
 from noetl.dispatch.port import Dispatch
 from noetl.errors import ChildTooDeep, InputError, NotFound
+from noetl.execute.agent_calls import run_agent
 from noetl.execute.compiled import CompiledTask
 from noetl.execute.outcome import Outcome, failed
 from noetl.execute.services import Redaction
@@ -17,7 +18,17 @@ from noetl.execute.tools.port import Call
 async def run_child(
     dispatch: Dispatch, redaction: Redaction, grant: CommandGrant, task: CompiledTask, call: Call
 ) -> Outcome:
-    """Run a child execution to its end, or only start it where the task does not wait."""
+    """Run a child execution to its end, or only start it where the task does not wait; an agent's is in its envelope."""
+
+    async def run(task: CompiledTask, call: Call) -> Outcome:
+        return await _run(dispatch, redaction, grant, task, call)
+
+    return await (run_agent(run, task, call) if call.kind == "agent" else run(task, call))
+
+
+async def _run(
+    dispatch: Dispatch, redaction: Redaction, grant: CommandGrant, task: CompiledTask, call: Call
+) -> Outcome:
     options = call.options
     child = Child(
         path=str(options.get("path") or options.get("catalog_id")),

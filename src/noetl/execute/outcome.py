@@ -31,6 +31,18 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     details: dict[str, Any] = {}
 
 
+class Hidden:
+    """A value that is never recorded, and does not show itself."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return "Hidden(***)"
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How one try at a task ended."""
 
@@ -38,6 +50,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     data: Any = None
     """Plain JSON values only: what tools get in other types they turn into these (see `plain`)."""
     error: Problem | None = None
+    hidden: Hidden | None = None
+    """What later tasks of the same list see in place of the data; it is not recorded."""
     helpers: dict[str, Any] = {}
     """What the kind adds beside: `http`, `pg` or `py`, each a small mapping."""
     artifacts: tuple[PayloadRef, ...] = ()

@@ -14,6 +14,7 @@ import msgspec
 
 from noetl.errors import Conflict, TemplateFailed
 from noetl.execute import failures
+from noetl.execute.agent_calls import is_playbook
 from noetl.execute.compiled import CompiledStep, CompiledTask
 from noetl.execute.outcome import Outcome, Problem
 from noetl.execute.policy import Verdict, decide
@@ -78,7 +79,7 @@ async def run_sequence(
 
     `make_call(task=, run=, kind=, options=, input=, auth=, scope=, timeout=)` adds what the worker knows to a rendered
     call; `run` counts from 1 how often the task was entered, so that `(task, run)` names an effect. With `defer`, a
-    last task of kind `postgres` is handed over instead of run. `children` runs tasks of kind `playbook`.
+    last task of kind `postgres` is handed over instead of run. `children` runs tasks whose work is another playbook.
     """
     run = _Run(step, names, tools, make_call, sleep, monotonic, defer, children, runs_max)
     return await run.to_the_end()
@@ -223,7 +224,7 @@ class _Run:
         self._told = outcome.as_output(attempt=attempt, duration_ms=duration_ms)
         self._names["output"] = output_view(self._told)
         if self._names_itself:
-            self._names.keep(self._step.name, _view(outcome, self._told))
+            self._names.keep(self._step.name, _view(outcome.data, self._told))
 
     def _taken(self, task: CompiledTask, outcome: Outcome) -> tuple[Any, Problem | None]:
         """Select from a result and set what the task sets."""
@@ -265,7 +266,8 @@ class _Run:
             self._defer(task, call)
             return _DEFERRED
         tool = self._tools.get(task.kind)
-        if self._children is not None and task.kind == "playbook":
+        runs_playbook = task.kind == "playbook" or (task.kind == "agent" and is_playbook(call))
+        if self._children is not None and runs_playbook:
             work = self._children(task, call)
         elif tool is not None:
             work = tool.run(call)
@@ -291,12 +293,13 @@ class _Run:
         if task.kind != "noop" or outcome.status == "error":
             # A noop carries rules alone: the result stays that of the last task that did something.
             self._data, self._output, self._last = selected, self._told, task.name
-            names["_prev"] = _view(outcome, self._told)
+            names["_prev"] = _view(outcome.data, self._told)
         elif self._output is None:
             self._output = self._told
         self._results[task.name] = outcome.data
         if self._step.is_sequence:
-            names.keep(task.name, _view(outcome, self._told))
+            shown = outcome.data if outcome.hidden is None else outcome.hidden.value
+            names.keep(task.name, _view(shown, {**self._told, "data": shown}))
 
     def _note(self, task: CompiledTask, outcome: Outcome) -> None:
         before = self._tried.get(task.name)
@@ -345,9 +348,9 @@ _NOTHING = Outcome()
 _DEFERRED = Outcome(data={"deferred": True})
 
 
-def _view(outcome: Outcome, told: dict[str, Any]) -> View:
+def _view(data: Any, told: dict[str, Any]) -> View:
     """Return what a task came to as its name shows it."""
-    return View(outcome.data, beside={name: told[name] for name in ("data", "status", "error")})
+    return View(data, beside={name: told[name] for name in ("data", "status", "error")})
 
 
 def _views_in(given: dict[str, Any]) -> dict[str, View]:

@@ -20,7 +20,7 @@ from noetl.model.stream import Scope
 from noetl.payloads.codec import ARROW_STREAM, decode_table, encode_table
 from noetl.payloads.consumers import for_consumer
 from noetl.payloads.port import PayloadStore
-from noetl.playbook.model import Playbook
+from noetl.playbook.model import KeychainEntry, Playbook
 
 
 class Redaction(Protocol):
@@ -46,6 +46,10 @@ class Secrets(Protocol):
 
     async def keychain(self, grant: CommandGrant, playbook: Playbook, names: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the values of a playbook's keychain for an execution."""
+        ...
+
+    async def secret(self, grant: CommandGrant, entry: KeychainEntry) -> Mapping[str, Any]:
+        """Return the fields of a secret that a task of the command's playbook asks for."""
         ...
 
 

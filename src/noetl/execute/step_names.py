@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from noetl.execute.bindings import CODE_KINDS, NAME_ALONE, TABLE_KINDS
 from noetl.execute.compiled import program_of
 from noetl.execute.services import Services
 from noetl.execute.tools.port import Held
+from noetl.execute.tools.secrets import opened
 from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
@@ -20,6 +22,7 @@ from noetl.plan.planned import Reads, reads_of
 from noetl.plan.state import Result
 from noetl.playbook.model import Playbook, Step, Task
 from noetl.playbook.scopes import Names, names_of
+from noetl.playbook.secret_tasks import secret_steps
 from noetl.playbook.templates import names_in
 from noetl.playbook.views import View
 
@@ -29,6 +32,10 @@ async def names_for(services: Services, grant: CommandGrant, playbook: Playbook)
     names = await names_without_secrets(services.scope, services.store, grant, playbook)
     if playbook.keychain:
         names["keychain"] = await services.secrets.keychain(grant, playbook, names)
+    for name in _secrets_read(playbook, playbook.steps[grant.step]) & grant.context.results.keys():
+        result = grant.context.results[name]
+        data = await opened(result.data, partial(services.secrets.secret, grant))
+        names[name] = view(msgspec.structs.replace(result, data=data))
     return names
 
 
@@ -88,6 +95,12 @@ def _uses(playbook: Playbook, step: Step) -> _Uses:
             reads = Reads(reads.data, reads_of([rest, shared, *map(_without_table_input, tasks)]).rows)
         _USES[key] = (None if kinds & CODE_KINDS else asked, reads)
     return _USES[key]
+
+
+def _secrets_read(playbook: Playbook, step: Step) -> frozenset[str]:
+    """Return the steps that come to a secret and that a step's templates read; code is given secrets by its input alone."""
+    found = secret_steps(playbook)
+    return found & names_in([step.input, *map(_written, step.tasks)]) if found else found
 
 
 def _written(task: Task) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from noetl.execute.outcome import Outcome, Problem
 from noetl.execute.reporting import defect_of, failure_of, report_of
 from noetl.execute.sequence import run_sequence
 from noetl.execute.services import Services
+from noetl.execute.settling import Settling
 from noetl.execute.slot import Slot
 from noetl.execute.step_names import names_for
 from noetl.execute.task_results import steps_read_by_task
@@ -181,6 +182,7 @@ class Worker:
         working = asyncio.current_task()
         assert working is not None
         lost = reported = False
+        settling = Settling()
         self.commands += 1
 
         def stop() -> None:
@@ -194,12 +196,14 @@ class Worker:
         try:
             proves = grant.loop is not None and bool(grant.loop.frame.get("verify_ipc"))
             with producing(grant.execution_id, 0, grant.lease_seconds, proves=proves):
-                report = await self._report(grant)
+                report = await self._report(grant, settling)
             reported = True
             takes = self._takes_next(grant)
             self._loops += takes
             try:
-                return await self._dispatch.complete(grant, report, worker=self.name, take_next=takes)
+                following = await self._dispatch.complete(grant, report, worker=self.name, take_next=takes)
+                await settling.settle(recorded=report.status == "ok")
+                return following
             finally:
                 self._loops -= takes
         except asyncio.CancelledError:
@@ -218,6 +222,7 @@ class Worker:
             return None
         finally:
             self._heartbeats.release(grant.lease)
+            await settling.settle(recorded=False)
 
     @property
     def busy(self) -> int:
@@ -229,16 +234,16 @@ class Worker:
         has_room = self._most_loops is None or self._loops - (grant.loop is not None) < self._most_loops
         return self._roams and not self._stopping and has_room
 
-    async def _report(self, grant: CommandGrant) -> CommandEnded:
+    async def _report(self, grant: CommandGrant, settling: Settling) -> CommandEnded:
         started = self._services.monotonic()
         try:
             playbook = await self._dispatch.playbook(grant.catalog_id)
             compiled = self._services.steps.get(playbook, grant.step)
             names = await names_for(self._services, grant, playbook)
             if compiled.timeout is None:
-                return await self._done(grant, playbook, compiled, names, started)
+                return await self._done(grant, playbook, compiled, names, started, settling)
             async with self._time_limit(compiled.timeout, grant, names):
-                return await self._done(grant, playbook, compiled, names, started)
+                return await self._done(grant, playbook, compiled, names, started, settling)
         except _TimedOut as over:
             problem = Problem(kind="timeout", message=str(over), code="step_timeout")
         except ClaimFailed as refused:
@@ -255,7 +260,13 @@ class Worker:
         return failure_of(self._services, grant, problem, self._elapsed(started))
 
     async def _done(
-        self, grant: CommandGrant, playbook: Playbook, compiled: CompiledStep, names: Names, started: float
+        self,
+        grant: CommandGrant,
+        playbook: Playbook,
+        compiled: CompiledStep,
+        names: Names,
+        started: float,
+        settling: Settling,
     ) -> CommandEnded:
         if grant.loop is not None:
             return await self._slot(grant, playbook, compiled, names)
@@ -263,7 +274,7 @@ class Worker:
             compiled,
             names,
             tools=self._services.tools,
-            make_call=call_maker(self._services, grant, "step"),
+            make_call=call_maker(self._services, grant, "step", settling),
             sleep=self._services.sleep,
             monotonic=self._services.monotonic,
             children=self._children(grant),

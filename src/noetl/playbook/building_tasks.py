@@ -26,6 +26,8 @@ def task_from(node: Node, name: str) -> Task:
         binding = own.pop("payload")
     if kind == "workbook":
         own = {"name": own.get("task", fields.get("name"))}
+    if kind == "secrets" and not {"secret", "secret_name", "path"} & own.keys():
+        own["secret"] = fields.get("name")
     if kind == "nats" and str(own["operation"]).startswith("object_") and not {"key", "object"} & own.keys():
         own["object"] = fields.get("name")
     options = _options(kind, own)
@@ -41,7 +43,7 @@ def task_from(node: Node, name: str) -> Task:
         input=binding,
         options=options,
         timeout=duration(timeout),
-        policy=None if policy is None else _policy(policy),
+        policy=_own_policy(kind, options) if policy is None else _policy(policy),
         output=None if output is None else _output(output),
         set=fields.get("set", {}),
         place=node.place,
@@ -83,6 +85,11 @@ def _options(kind: str, own: dict[str, Any]) -> dict[str, Any]:
             options["body_kind"] = _BODY_KINDS[key]
         options[name] = value
     return options
+
+
+def _own_policy(kind: str, options: dict[str, Any]) -> Policy | None:
+    """Return the policy of a task that has none: an agent that says what to do when it fails is let pass then."""
+    return Policy(on_unmatched="continue") if kind == "agent" and "on_failure" in options else None
 
 
 def _policy(node: Node) -> Policy:

@@ -99,7 +99,7 @@ class _Names:
         for rule in [] if rules is None else rules.items:
             sets += [rule.get("then", "set"), rule.get("else", "then", "set")]
         kept = [value for part in sets if part for key, value in part.mapping.items() if not key.startswith(_PRIVATE)]
-        given = [node.get("input"), node.get("payload")] if task.kind == "playbook" else []
+        given = [node.get("input"), node.get("payload")] if _runs_a_playbook(task) else []
         for part in (*kept, *filter(None, given)):
             for text in _reading(part, "keychain"):
                 said = "this is recorded, and secrets never are: they stand there as ***"
@@ -197,3 +197,7 @@ def _written_by(task: Task) -> Iterator[str]:
     yield from task.set
     for rule in () if task.policy is None else task.policy.rules:
         yield from rule.then.set
+
+
+def _runs_a_playbook(task: Task) -> bool:
+    return task.kind == "playbook" or (task.kind == "agent" and task.options.get("framework") == "noetl")

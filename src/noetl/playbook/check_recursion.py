@@ -16,7 +16,8 @@ def check_recursion(parsed: Parsed, problems: Problems) -> None:
         for number, task in enumerate(_run_always(step)):
             if _calls(task, playbook.path):
                 within = (number,) if step.is_sequence else ()
-                place = parsed.place("workflow", step.name, "tool", *within, "path")
+                field = "path" if task.kind == "playbook" else "entrypoint"
+                place = parsed.place("workflow", step.name, "tool", *within, field)
                 said = f"the step {step.name} runs its own playbook, which runs it again, and so on"
                 hint = "let a condition end it, with when on an arc or with spec.policy.admit"
                 problems.warning("calls_itself", said, place, hint)
@@ -24,8 +25,10 @@ def check_recursion(parsed: Parsed, problems: Problems) -> None:
 
 def _calls(task: Task, path: str) -> bool:
     """Tell whether a task runs the newest version under a path: another version may be a playbook that ends."""
-    version = task.options.get("version")
-    return task.kind == "playbook" and task.options.get("path") == path and version in (None, "latest")
+    options = task.options
+    is_agent = task.kind == "agent" and options.get("framework") == "noetl"
+    called = options.get("entrypoint") if is_agent else options.get("path") if task.kind == "playbook" else None
+    return called == path and options.get("version") in (None, "latest")
 
 
 def _entered_always(playbook: Playbook) -> Iterator[Step]:

@@ -20,8 +20,31 @@ from noetl.playbook.shapes import (
     MapOf,
     Number,
     Record,
+    Template,
     Whole,
     templated,
+)
+
+_OBJECT: Final = Either((BINDINGS, Template()))
+_DEPS: Final = Record(
+    "deps",
+    {
+        "sys_path": Field(ListOf(TEXT), "Directories modules are looked for in."),
+        "venv_path": Field(TEXT, "A virtual environment to use."),
+        "packages": Field(ListOf(TEXT), "Packages the code needs."),
+    },
+)
+_ON_FAILURE: Final = Record(
+    "on_failure",
+    {
+        "troubleshoot": Field(
+            Either((FLAG, TEXT)),
+            "Whether a playbook is asked what was wrong, or the path of one; it finds execution_id in its workload.",
+        ),
+        "troubleshoot_path": Field(TEXT, "The path of the playbook that is asked."),
+    },
+    "Every further key is part of the workload of the playbook that is asked.",
+    extra="kept",
 )
 
 WORK_KINDS: Final[Mapping[str, Kind]] = {
@@ -30,17 +53,7 @@ WORK_KINDS: Final[Mapping[str, Kind]] = {
         {
             "code": Field(TEXT, "The code."),
             "script": ELSEWHERE,
-            "deps": Field(
-                Record(
-                    "deps",
-                    {
-                        "sys_path": Field(ListOf(TEXT), "Directories modules are looked for in."),
-                        "venv_path": Field(TEXT, "A virtual environment to use."),
-                        "packages": Field(ListOf(TEXT), "Packages the code needs."),
-                    },
-                ),
-                "What the code needs.",
-            ),
+            "deps": Field(_DEPS, "What the code needs."),
             "memory_mb": Field(templated(Whole(1)), "Memory it may use, in MiB."),
             "timeout": TIMEOUT,
         },
@@ -94,6 +107,23 @@ WORK_KINDS: Final[Mapping[str, Kind]] = {
             "poll_interval": Field(templated(Number(positive=True)), "Without effect: a run that waits holds no worker."),
         },
         (Alternatives({"path": "path", "catalog_id": "catalog_id"}, required=True),),
+    ),
+    "agent": Kind(
+        "Runs an agent, a playbook or a function of your own, and answers in one envelope.",
+        {
+            "framework": Field(TEXT, "What the agent is: noetl, a playbook, or custom, a function.", required=True),
+            "entrypoint": Field(TEXT, "The playbook's path, or module:function, or file.py:function.", required=True),
+            "version": Field(Either((Whole(1), TEXT)), "The playbook's version; the latest if left out."),
+            "payload": Field(_OBJECT, "What the agent is given, over input."),
+            "invoke_kwargs": Field(_OBJECT, "More of the payload for a playbook, keyword arguments for a function."),
+            "entrypoint_mode": Field(templated(Choice(("factory", "callable"))), "Whether the function makes the agent or is it; a class and one with entrypoint_args makes it."),
+            "entrypoint_args": Field(_OBJECT, "Keyword arguments for the function that makes the agent."),
+            "invoke_method": Field(TEXT, "The method of the agent that is called; ainvoke, run_async, invoke or run if left out."),
+            "on_failure": Field(_ON_FAILURE, "What to do when it fails; with it, the step goes on with the envelope of the failure."),
+            "deps": Field(_DEPS, "What the function needs."),
+            "memory_mb": Field(templated(Whole(1)), "Memory the function may use, in MiB."),
+            "timeout": TIMEOUT,
+        },
     ),
     "workbook": Kind(
         "Runs a task of the workbook.",

@@ -50,7 +50,10 @@ class LegacyTasks:
             return task
         kind = task.get("kind")
         word = None if kind is None else kind.text
-        if "args" in task.mapping and "input" not in task.mapping and word not in _OWN_ARGS:
+        args = task.get("args")
+        # The arguments of a program are a list; those of a task never were.
+        is_bindings = args is not None and not isinstance(args.value, list) and word not in _OWN_ARGS
+        if is_bindings and "input" not in task.mapping:
             task = self._renamed(task, "args", "input")
         if word == "http" and "endpoint" in task.mapping and "url" not in task.mapping:
             task = self._renamed(task, "endpoint", "url")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import Final
 
 from noetl.playbook.fitting import described, fits, kind_of, refusal_of, seconds_of
 from noetl.playbook.model import Place
@@ -27,6 +28,14 @@ from noetl.playbook.shapes import (
 from noetl.playbook.templates import is_template
 from noetl.playbook.tool_fields import KINDS, NOT_RUNNABLE, ONLY_READ, task_record
 from noetl.playbook.tree import Node
+
+_OTHER_DOCUMENTS: Final = {
+    "Subscription": "write a playbook with a task of kind subscription, or a DAG with a source, and start it by a schedule",
+    "Mcp": "register a credential of type mcp, and ask the server with a task of kind mcp",
+    "Agent": "write a playbook, and run it with a task of kind agent",
+    "Credential": "register it with noetl credentials",
+}
+"""Documents of older engines that are no playbooks, with what stands for them."""
 
 
 class Matcher:
@@ -122,7 +131,7 @@ class Matcher:
             self._wrong(f"{name}.kind", "must be text", kind.place)
         elif kind.text in NOT_RUNNABLE and kind.text not in self._kinds:
             said = f"tasks of kind {kind.text} are not supported by this build"
-            self._problems.error("kind_not_supported", said, kind.place, f"this build has {', '.join(KINDS)}")
+            self._problems.error("kind_not_supported", said, kind.place, NOT_RUNNABLE[kind.text])
         elif kind.text in ONLY_READ and kind.text not in self._kinds:
             said = f"tasks of kind {kind.text} cannot be run by this build"
             self._problems.warning("kind_not_supported", said, kind.place, "a run fails when it comes to this task")
@@ -161,7 +170,8 @@ class Matcher:
                 hint = 'write "{{ … }}" around the expression'
                 self._problems.error("not_a_template", f"{name} is plain text, which is always true", node.place, hint)
             case Choice(words=words), str(text) if text not in words:
-                self._wrong(name, f"must be {' or '.join(words)}", node.place, _close(text, words))
+                hint = _OTHER_DOCUMENTS.get(text) if words == ("Playbook",) else None
+                self._wrong(name, f"must be {' or '.join(words)}", node.place, hint or _close(text, words))
             case Whole(minimum=minimum), int(number) if number < minimum:
                 self._wrong(name, f"must be at least {minimum}", node.place)
             case Whole(maximum=int(maximum)), int(number) if number > maximum:

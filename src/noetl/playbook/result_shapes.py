@@ -58,11 +58,15 @@ _REFERENCE: Final = ("uri", "sha256", "media_type", "bytes", "stored_sha256", "e
 
 RESULTS: Final[Mapping[str, ResultShape]] = {
     "http": _shape("an http task", "status_code", "headers", "url", "elapsed", "data", "body"),
-    "postgres": _shape("a postgres task", "status", *_ROWS, "statement_count", "errors", command_=_STATEMENT),
-    "duckdb": _shape("a duckdb task", "status", *_ROWS),
+    "postgres": _shape("a postgres task", "status", *_ROWS, "types", "statement_count", "errors", command_=_STATEMENT),
+    "duckdb": _shape("a duckdb task", "status", *_ROWS, "types"),
     "spark": _shape("a spark task", *_ROWS),
     "transfer": _shape("a transfer task", "status", "rows_read", "rows_written", "chunks"),
     "shell": _shape("a shell task", "stdout", "stderr", "exit_code"),
+    "mcp": _shape("an mcp task", "server", "endpoint", "method", "tool", "result", "structured", "text"),
+    "agent": _shape("an agent task", "status", "framework", "entrypoint", "data", "execution_id", "duration", "error"),
+    "secrets": _shape("a secrets task", "provider", "name", "version", "source", "value", "fields"),
+    "subscription": _shape("a subscription task", "source", "messages", "count", "acked"),
     "noop": _shape("a noop task"),
 }
 """By kind."""

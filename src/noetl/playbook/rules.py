@@ -9,8 +9,9 @@ import base64
 from collections.abc import Collection, Iterable
 
 from noetl.playbook.model import Place
-from noetl.playbook.parts import items_at
+from noetl.playbook.parts import items_at, word_at
 from noetl.playbook.problems import Problems, suggest
+from noetl.playbook.templates import is_template
 from noetl.playbook.tool_fields import KINDS
 from noetl.playbook.tree import Node
 
@@ -83,6 +84,13 @@ class _Rules:
         if word == "playbook" and "payload" in task.mapping and "input" in task.mapping:
             place = task.key_place("payload")
             self._problems.error("given_twice", "payload and input stand for one thing", place, "write input")
+        if word == "mcp":
+            self._asks(task)
+        framework = word_at(task, "framework")
+        if word == "agent" and framework not in ("", "noetl", "custom") and not is_template(framework):
+            hint = "write framework: custom and entrypoint: module:function, and let the function run the agent"
+            said = f"there is no framework {framework}: an agent is of noetl or custom"
+            self._problems.error("framework_not_supported", said, task.mapping["framework"].place, hint)
         for key, value in task.mapping.items():
             if (
                 key.endswith("_b64")
@@ -95,6 +103,15 @@ class _Rules:
         if fetches and "ref" not in task.mapping and not {"result_ref", "ref"} & _keys(task.get("input")):
             hint = 'write input: {result_ref: "{{ step._ref }}"}'
             self._problems.error("missing_field", f"{word} needs a reference", task.place, hint)
+
+    def _asks(self, task: Node) -> None:
+        """Look whether a task says which server it asks, and which tool of it."""
+        given = task.mapping.keys()
+        if not {"endpoint", "url", "command", "server"} & given:
+            hint = "write endpoint, command, or server with the name of a credential of type mcp"
+            self._problems.error("missing_field", "mcp needs a server", task.place, hint)
+        if word_at(task, "method") in ("", "tools/call") and not {"tool", "params"} & given:
+            self._problems.error("missing_field", "tools/call needs the name of a tool", task.place, "write tool: NAME")
 
     def _ruled(self, rules: Node | None) -> list[Node]:
         """Return what the rules lead to, having looked at how each is put together."""

@@ -44,7 +44,10 @@ _OF_TASKS: Final = (
     *(Unused(("spec", "policy"), key) for key in ("before", "after", "finally")),
     Unused(("script", "source"), "region"),
 )
-_OF_CHILDREN: Final = (Unused((), "poll_interval"),)
+_OF_KINDS: Final = {
+    "playbook": (Unused((), "poll_interval"),),
+    "mcp": (Unused((), "capabilities", {}), Unused((), "request_id")),
+}
 
 
 def note_unused(root: Node, problems: Problems) -> None:
@@ -55,7 +58,7 @@ def note_unused(root: Node, problems: Problems) -> None:
         for arc in items_at(step, "next", "arcs"):
             _note(arc, _OF_ARCS, problems)
     for task in tasks_in(root):
-        _note(task, (*_OF_TASKS, *(_OF_CHILDREN if word_at(task, "kind") == "playbook" else ())), problems)
+        _note(task, (*_OF_TASKS, *_OF_KINDS.get(word_at(task, "kind") or "", ())), problems)
 
 
 def _note(node: Node, fields: Iterable[Unused], problems: Problems) -> None:

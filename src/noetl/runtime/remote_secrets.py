@@ -13,7 +13,7 @@ from noetl.credentials.secret import guarded, secrets_in
 from noetl.credentials.worker_secret import read_worker_secret
 from noetl.dispatch.grants import CommandGrant
 from noetl.execute.tools.port import Credential
-from noetl.playbook.model import Playbook
+from noetl.playbook.model import KeychainEntry, Playbook
 from noetl.runtime.server_api import ServerApi
 
 
@@ -41,18 +41,29 @@ class RemoteSecrets:
         """Have the server resolve a playbook's keychain; the values are redacted from everything that leaves here."""
         if not playbook.keychain:
             return {}
-        lease = {
-            "execution_id": str(grant.execution_id),
-            "command_id": grant.command_id,
-            "attempt": grant.attempt,
-            "token": grant.token,
-        }
-        found = await self._given("/api/commands/keychain", {"lease": lease})
+        found = await self._given("/api/commands/keychain", {"lease": _lease(grant)})
         self.redaction.add(*found["secrets"])
         keychain: Mapping[str, Any] = found["keychain"]
         return keychain
+
+    async def secret(self, grant: CommandGrant, entry: KeychainEntry) -> Mapping[str, Any]:
+        """Have the server read a secret that a task asks for."""
+        wanted = {"name": entry.name, "auth": entry.auth, "ttl": entry.ttl, "options": entry.options}
+        found = await self._given("/api/commands/keychain", {"lease": _lease(grant), "secret": wanted})
+        self.redaction.add(*found["secrets"])
+        fields: Mapping[str, Any] = found["keychain"]
+        return fields
 
     async def _given(self, path: str, body: dict[str, Any]) -> Any:
         shared = self._api.token or read_worker_secret(self._key_directory)
         answer = await self._api.ask("POST", path, body)
         return open_answer(shared, answer["sealed"])
+
+
+def _lease(grant: CommandGrant) -> dict[str, Any]:
+    return {
+        "execution_id": str(grant.execution_id),
+        "command_id": grant.command_id,
+        "attempt": grant.attempt,
+        "token": grant.token,
+    }

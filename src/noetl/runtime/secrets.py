@@ -20,7 +20,7 @@ from noetl.dispatch.grants import CommandGrant
 from noetl.execute.tools.port import Credential
 from noetl.ledger.database import Database
 from noetl.model.stream import Scope
-from noetl.playbook.model import Playbook
+from noetl.playbook.model import KeychainEntry, Playbook
 from noetl.playbook.templates import compile_value
 from noetl.runtime.settings import Settings
 
@@ -75,6 +75,19 @@ class LocalSecrets:
             self._tidied = time.monotonic()
             await keychain.forget_old(self._scope)
         return found
+
+    async def secret(self, grant: CommandGrant, entry: KeychainEntry) -> Mapping[str, Any]:
+        """Return the fields of a secret a task asks for; they are redacted from everything that leaves the worker."""
+        found = await self.asked_for(grant, entry)
+        self.redaction.add(*secrets_in(found))
+        fields: Mapping[str, Any] = revealed(found)
+        return fields
+
+    async def asked_for(self, grant: CommandGrant, entry: KeychainEntry) -> Mapping[str, Any]:
+        """Return the fields of a secret a task asks for, each still a secret; they are kept as those of a keychain are."""
+        # The id of an execution alone tells its entries from others'.
+        use = KeychainUse(self._scope, grant.catalog_id, grant.execution_id)
+        return await self._open()[1].get(use, entry)
 
     async def renew_due(self) -> None:
         """Renew the kept keychain entries that renew themselves and are due, if any were ever used here, and drop old ones."""

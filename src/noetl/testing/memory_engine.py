@@ -29,7 +29,7 @@ from noetl.ledger.memory import MemoryLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.payloads.memory import MemoryPayloadStore
-from noetl.playbook.model import Playbook
+from noetl.playbook.model import KeychainEntry, Playbook
 from noetl.project.work_rows import FoldedRows
 from noetl.testing.drafts import PRODUCER
 from noetl.testing.memory_parity import assert_memory_parity
@@ -74,6 +74,10 @@ class NoSecrets:
         if playbook.keychain:
             raise NotFound("there is no keychain")
         return {}
+
+    async def secret(self, grant: CommandGrant, entry: KeychainEntry) -> Mapping[str, Any]:
+        """Find none."""
+        raise NotFound(f"there is no secret {entry.name}")
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class S3Server(msgspec.Struct, frozen=True):
 @contextmanager
 def running_s3(directory: Path, bucket: str = "payloads") -> Iterator[S3Server]:
     """Run SeaweedFS with its data in `directory` until the block ends."""
-    ports = _free_ports(8)
+    ports = free_ports(8)
     log = directory / "weed.log"
     with log.open("wb") as output:
         process = subprocess.Popen(_command(directory, ports), stdout=output, stderr=subprocess.STDOUT)
@@ -48,7 +48,7 @@ def running_s3(directory: Path, bucket: str = "payloads") -> Iterator[S3Server]:
 def _command(directory: Path, ports: list[int]) -> list[str]:
     s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc = ports
     return [
-        _program(),
+        program(),
         "server",
         f"-dir={directory}",
         f"-ip={_ADDRESS}",
@@ -71,7 +71,8 @@ def _command(directory: Path, ports: list[int]) -> list[str]:
     ]
 
 
-def _program() -> str:
+def program() -> str:
+    """Return the path of SeaweedFS."""
     beside = Path(sys.executable).with_name("weed")
     found = str(beside) if beside.exists() else shutil.which("weed")
     if found is None:
@@ -79,7 +80,7 @@ def _program() -> str:
     return found
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Return ports nobody listens on; all are held until the last is found, so that none comes twice."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]

@@ -295,3 +295,57 @@ async def test_only_what_has_ended_is_run_again(playbooks: Playbooks, gate: Gate
     await playbooks.engine.cancel(playbooks.scope, state.execution_id, reason="over", by="tests")
 
     assert (await playbooks.finished(state.execution_id)).status == "CANCELLED"
+
+
+TROUBLESHOOTER = playbook(
+    """
+    workload: {execution_id: "", noetl_url: none}
+    workflow:
+      - step: look
+        tool: {kind: python, input: {id: "{{ workload.execution_id }}", at: "{{ noetl_url }}"}, code: "result = {'diagnosis': {'about': id, 'at': at}}"}
+    """,
+    "tests/troubleshooter",
+)
+
+
+async def test_an_agent_that_is_a_playbook_answers_in_an_envelope(playbooks: Playbooks) -> None:
+    await playbooks.register(CHILD)
+    await playbooks.register(TROUBLESHOOTER)
+    state = await playbooks.run(
+        playbook("""
+        workflow:
+          - step: ask
+            tool: {kind: agent, framework: noetl, entrypoint: tests/child, payload: {n: 4}, invoke_kwargs: {factor: 3}}
+            next: {arcs: [{step: fails}]}
+          - step: fails
+            tool:
+              kind: agent
+              framework: noetl
+              entrypoint: tests/child
+              payload: {fails: true}
+              on_failure: {troubleshoot: tests/troubleshooter, noetl_url: here}
+            next: {arcs: [{step: undiagnosed}]}
+          - step: undiagnosed
+            tool: {kind: agent, framework: noetl, entrypoint: tests/absent, on_failure: {troubleshoot: true}}
+            next: {arcs: [{step: alone}]}
+          - step: alone
+            tool: {kind: agent, framework: noetl, entrypoint: tests/child, payload: {fails: true}}
+            next: {arcs: [{step: handled, when: "{{ output.error.code == 'child_failed' }}"}]}
+          - step: handled
+            tool: {kind: python, input: {of: "{{ alone }}"}, code: "result = [of['status'], of['error']['code']]"}
+        """)
+    )
+    assert state.status == "COMPLETED", state.error
+    asked = state.results["ask"].data
+    child = await playbooks.finished(int(asked["execution_id"]))
+    assert (child.parent_execution_id, asked["status"], asked["data"]["last"]) == (state.execution_id, "ok", 13)
+    assert (asked["framework"], asked["entrypoint"]) == ("noetl", "tests/child")
+    failed = state.results["fails"].data
+    assert (failed["status"], failed["data"]) == ("error", None)
+    assert (failed["error"]["kind"], failed["error"]["code"]) == ("agent.execution", "PLAYBOOK_FAILED")
+    assert failed["error"]["diagnosis"] == {"about": failed["execution_id"], "at": "here"}
+    assert (await playbooks.finished(int(failed["execution_id"]))).status == "FAILED"
+    absent = state.results["undiagnosed"].data
+    assert (absent["error"]["kind"], "diagnosis" in absent["error"]) == ("agent.configuration", False)
+    assert state.results["handled"].data == ["error", "PLAYBOOK_FAILED"]
+    assert state.swallowed == 3, "a failure that is let pass is counted"

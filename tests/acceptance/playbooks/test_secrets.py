@@ -247,3 +247,52 @@ def _was_used(state: State) -> None:
     assert state.results["rows"].data["results"][0] == {"n": 1, "said": "it is ***"}
     assert state.results["kept"].data["rows"] == [{"token": "***", "n": 1}]
     assert "secret" in state.ctx["child"]
+
+
+async def test_a_secret_that_a_step_reads_is_recorded_as_a_reference(
+    playbooks: Playbooks,
+    echo: str,
+    canaries: Canaries,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """INV-175."""
+    monkeypatch.setenv("SECRET_API_KEY", canaries.api_key)
+    monkeypatch.setenv("SECRET_LOGIN", f'{{"user": "ada", "password": "{canaries.password}"}}')
+    state = await playbooks.run(
+        playbook("""
+        workload: {url: "", which: SECRET_LOGIN}
+        workflow:
+          - step: key
+            tool: {kind: secrets, name: SECRET_API_KEY}
+            set: {ctx.kept: "{{ key.value }}"}
+            next: {arcs: [{step: send}]}
+          - step: send
+            tool:
+              kind: http
+              url: "{{ url }}/echo"
+              headers: {X-Key: "{{ key.value }}"}
+              params: {long: "{{ key.value | length }}"}
+            next: {arcs: [{step: in_a_list}]}
+          - step: in_a_list
+            tool:
+              - {name: login, kind: secrets, secret: "{{ which }}"}
+              - {name: say, kind: python, input: {password: "{{ login.fields.password }}", user: "{{ login.value.user }}"}, code: "print(password); result = {'n': len(password), 'user': user, 'said': password}"}
+            next: {arcs: [{step: absent}]}
+          - step: absent
+            tool: {kind: secrets, secret: SECRET_NOBODY_SET}
+        """),
+        {"url": echo},
+    )
+    assert (state.status, state.results["key"].data["value"]) == (
+        "FAILED", {"secret_ref": "environment:SECRET_API_KEY"},
+    )  # fmt: skip
+    assert "SECRET_NOBODY_SET" in str(state.error)
+    assert state.ctx["kept"] == {"secret_ref": "environment:SECRET_API_KEY"}, "what is recorded is the reference"
+    sent = state.results["send"].data["data"]
+    assert (sent["headers"]["X-Key"], sent["query"]["long"]) == ("***", str(len(canaries.api_key)))
+    said = state.results["in_a_list"].data
+    assert (said["n"], said["said"]) == (len(canaries.password), "***")
+    found = [record.getMessage() for record in caplog.records if canaries.api_key in record.getMessage()]
+    await learned(playbooks, canaries, found)
+    assert found == []

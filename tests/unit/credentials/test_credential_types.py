@@ -21,6 +21,8 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("service_account", {"client_email": "e", "private_key": "k"}),
     ("snowflake", {"sf_account": "a", "sf_user": "u", "sf_private_key": "k"}),
     ("nats", {"nats_url": "nats://h:4222", "nats_user": "u", "nats_password": "p"}),
+    ("mcp", {"endpoint": "https://h/mcp", "token": "t"}),
+    ("mcp", {"command": "notes-server"}),
     ("kafka", {"bootstrap_servers": "h:9092"}),
     ("pubsub", {"project_id": "p"}),
     ("gcs_hmac", {"key_id": "k", "secret_key": "s", "type": "gcs", "service": "gcs"}),

@@ -127,8 +127,8 @@ async def test_a_command_whose_worker_was_lost_is_taken_back(playbooks: MemoryPl
     found = await kinds(playbooks, state.execution_id)
     assert (found["command.abandoned"], found["command.claimed"], found["command.completed"]) == (1, 2, 1)
     late = CommandEnded(command_id=lost.command_id, attempt=lost.attempt, status="ok", data=1)
-    decided = playbooks.engine.dispatch(playbooks.scope).complete(lost, late, worker="gone", take_next=False)
-    assert await decided is None
+    with pytest.raises(LeaseLost):
+        await playbooks.engine.dispatch(playbooks.scope).complete(lost, late, worker="gone", take_next=False)
     assert await kinds(playbooks, state.execution_id) == found, "a late report changes nothing"
 
 

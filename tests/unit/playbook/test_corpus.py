@@ -8,7 +8,7 @@ import pytest
 
 from noetl.playbook.check import problems_of
 from noetl.playbook.problems import Problem
-from noetl.playbook.tool_fields import KINDS
+from noetl.playbook.tool_fields import KINDS, NOT_RUNNABLE
 
 CORPUS = Path(__file__).parents[2] / "playbooks"
 
@@ -71,3 +71,15 @@ def test_a_playbook_as_users_have_them_is_read_with_warnings_at_most(file: Path)
 def test_the_corpus_uses_every_kind_of_task() -> None:
     written = "".join(file.read_text() for file in (CORPUS / "good").glob("*.yaml"))
     assert [kind for kind in KINDS if f"kind: {kind}" not in written] == []
+
+
+@pytest.mark.parametrize("kind", sorted(NOT_RUNNABLE))
+def test_a_kind_that_is_not_of_this_build_is_refused_with_what_to_write(kind: str) -> None:
+    text = (CORPUS / "bad" / "kind_rhai.yaml").read_text().replace("kind: rhai", f"kind: {kind}")
+    found = [problem for problem in problems_of(text) if problem.code == "kind_not_supported"]
+    assert [problem.suggestion for problem in found] == [NOT_RUNNABLE[kind]]
+
+
+def test_a_document_that_is_no_playbook_is_told_what_stands_for_it() -> None:
+    found = problems_of((CORPUS / "bad" / "kind_of_file_subscription.yaml").read_text())
+    assert "kind subscription" in str(found[0].suggestion)

@@ -162,7 +162,7 @@ def test_fields_of_a_further_kind_are_not_checked() -> None:
 
 
 def test_a_kind_that_is_not_of_this_build_can_be_brought_along() -> None:
-    assert task("kind: mcp, server: x", kinds=["mcp"]).options == {"server": "x"}
+    assert task("kind: rhai, server: x", kinds=["rhai"]).options == {"server": "x"}
 
 
 def test_everything_wrong_is_told_at_once_with_file_line_column_and_what_to_write() -> None:

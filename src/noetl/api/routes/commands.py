@@ -18,9 +18,11 @@ from noetl.credentials.secret import revealed, secrets_in
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant
 from noetl.dispatch.local import LocalDispatch
 from noetl.dispatch.locality import Distance, Wish
-from noetl.errors import LeaseLost, NoetlError, NotFound, Unsupported
+from noetl.errors import Denied, LeaseLost, NoetlError, NotFound, Unsupported
 from noetl.execute.step_names import names_without_secrets
 from noetl.plan.trigger import CommandEnded
+from noetl.playbook.model import KeychainEntry, Playbook
+from noetl.playbook.secret_tasks import may_ask_for
 
 routes = Routes("commands")
 
@@ -99,10 +101,20 @@ class StartedRequest(Body, frozen=True, kw_only=True):
     job_tag: Text
 
 
+class AskedSecret(Body, frozen=True, kw_only=True):
+    """A secret that a task of the kind secrets asks for, rendered."""
+
+    name: Text
+    auth: Name | None = None
+    ttl: int
+    options: dict[str, Any]
+
+
 class KeychainRequest(Body, frozen=True, kw_only=True):
-    """Whose playbook's keychain is asked for."""
+    """Whose playbook's keychain is asked for, or which secret one of its tasks asks for."""
 
     lease: CommandLease
+    secret: AskedSecret | None = None
 
 
 class ChildRequest(Body, frozen=True, kw_only=True):
@@ -191,23 +203,34 @@ async def complete_command(call: Call, body: CompleteRequest) -> CompleteAnswer:
 async def resolve_keychain(call: Call, body: KeychainRequest) -> SealedAnswer:
     """Resolve the keychain of a command's playbook, for the worker that holds the command alone.
 
-    Sealed are the values by entry, as `keychain`, and which texts of them must not leave the worker again, as `secrets`.
+    Sealed are the values by entry, as `keychain`, and which texts of them must not leave the worker again, as `secrets`. With
+    `secret`, the values are the fields of that secret, which a task of the playbook has to ask for.
     """
     ref = body.lease.ref()
     # A grant that this server remembers may have run out since; nobody is given secrets for it.
     await call.services.leased.lease_until(call.scope, ref)
     grant = await call.services.leased.command(call.scope, ref)
     playbook = await call.services.engine.dispatch(call.scope).playbook(grant.catalog_id)
-    if not playbook.keychain:
+    if not playbook.keychain and body.secret is None:
         return sealed(call, {"keychain": {}, "secrets": []})
     if call.services.secrets is None:
         raise Unsupported(
             "this server has no master key, so it resolves no keychain",
             hint="give it NOETL_SECRET_KEY or a key directory, as docs/operations.md says",
         )
+    if body.secret is not None:
+        found = await call.services.secrets(call.scope).asked_for(grant, _entry(body.secret, playbook))
+        return sealed(call, {"keychain": revealed(found), "secrets": sorted(set(secrets_in(found)))})
     names = await names_without_secrets(call.scope, call.services.payloads, grant, playbook)
     found = await call.services.secrets(call.scope).resolved(grant, playbook, names)
     return sealed(call, {"keychain": revealed(found), "secrets": sorted(set(secrets_in(found)))})
+
+
+def _entry(asked: AskedSecret, playbook: Playbook) -> KeychainEntry:
+    entry = KeychainEntry(name=asked.name, kind="secret_manager", auth=asked.auth, ttl=asked.ttl, options=asked.options)
+    if not may_ask_for(playbook, entry):
+        raise Denied(f"no task of the playbook {playbook.path} asks for the secret {asked.name!r}")
+    return entry
 
 
 @routes.post("/api/commands/started", WORKERS, status=204)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import aiohttp
 
@@ -16,14 +18,15 @@ from noetl.execute.tools.http_pool import CONNECT_SECONDS
 from noetl.execute.tools.http_request import Part, Request
 from noetl.execute.tools.port import Resources
 
-_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+"""Bounds connecting alone: whoever sends bounds the rest."""
 
 
 async def send(resources: Resources, request: Request, *, verify: bool, until: float, limit: int) -> Reply:
     """Send one request over the worker's session and return its reply; `TimeoutError` if that takes longer."""
-    session: aiohttp.ClientSession = await resources.get(("http", "session"), _open)
+    session = await session_of(resources)
     body = _form(request.body) if isinstance(request.body, tuple) else request.body
-    try:
+    with plain_errors():
         async with (
             asyncio.timeout_at(until),
             session.request(
@@ -32,12 +35,25 @@ async def send(resources: Resources, request: Request, *, verify: bool, until: f
                 headers=request.headers,
                 data=body,
                 allow_redirects=False,
-                timeout=_TIMEOUT,
+                timeout=TIMEOUT,
                 ssl=verify,
             ) as response,
         ):
-            content = await _body(response, limit)
-            return Reply(response.status, response.reason or "", _headers(response), content)
+            content = await whole_body(response, limit)
+            return Reply(response.status, response.reason or "", headers_of(response), content)
+
+
+async def session_of(resources: Resources) -> aiohttp.ClientSession:
+    """Return the worker's session."""
+    session: aiohttp.ClientSession = await resources.get(("http", "session"), _open)
+    return session
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Let errors of the client leave as those of the operating system."""
+    try:
+        yield
     except aiohttp.InvalidURL:
         raise ValueError("the address cannot be sent") from None
     except aiohttp.ClientSSLError as error:
@@ -58,7 +74,8 @@ async def _open() -> aiohttp.ClientSession:
     )
 
 
-async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
+async def whole_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """Return the body of a response; `TooLarge` as soon as it is longer than the limit."""
     parts, size = list[bytes](), 0
     async for part in response.content.iter_any():
         size += len(part)
@@ -68,7 +85,8 @@ async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
+    """Return headers by their lower-case names, those that came several times joined by commas."""
     found: dict[str, str] = {}
     for name, value in response.headers.items():
         lower = name.lower()

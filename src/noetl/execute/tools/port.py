@@ -12,6 +12,7 @@ import msgspec
 from noetl.execute.outcome import Outcome
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
+from noetl.playbook.model import KeychainEntry
 from noetl.playbook.views import View
 
 
@@ -29,6 +30,26 @@ class Credentials(Protocol):
 
     async def credential(self, name: str) -> Credential:
         """Return a credential of this organization by name; `NotFound` when there is none."""
+        ...
+
+
+ReadSecret = Callable[[KeychainEntry], Awaitable[Mapping[str, Any]]]
+"""Returns the fields of a secret outside NoETL; they are redacted from everything that leaves the worker from then on."""
+
+
+class Settle(Protocol):
+    """Settles something outside; called once."""
+
+    async def __call__(self, *, recorded: bool) -> None:
+        """Do so: `recorded` if the step ended well and that is in the ledger, not so whatever else became of it."""
+        ...
+
+
+class Settling(Protocol):
+    """What tasks leave to be done outside after the end of their step."""
+
+    def add(self, settle: Settle) -> None:
+        """Have something settled then."""
         ...
 
 
@@ -108,6 +129,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     payloads: Payloads
     resources: Resources
     views: Mapping[str, View] = MappingProxyType({})
+    secret: ReadSecret | None = None
+    settling: Settling | None = None
+    """What is to be done once the end of the step is recorded; None in a loop, whose rows have no end of their own."""
 
 
 class Tool(Protocol):

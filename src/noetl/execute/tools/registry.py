@@ -16,17 +16,21 @@ GROUP = "noetl.tools"
 
 _TOOLS = "noetl.execute.tools"
 _BUILT_IN = {
+    "agent": "agent.tool:AgentTool",
     "artifact": "artifact:ArtifactTool",
     "duckdb": "duckdb:DuckdbTool",
     "http": "http:HttpTool",
+    "mcp": "mcp.tool:McpTool",
     "nats": "nats:NatsTool",
     "noop": "noop:NoopTool",
     "postgres": "postgres:PostgresTool",
     "python": "python:PythonTool",
     "result_fetch": "artifact:ResultFetchTool",
     "script": "script:ScriptTool",
+    "secrets": "secrets:SecretsTool",
     "shell": "shell:ShellTool",
     "spark": "spark:SparkTool",
+    "subscription": "subscription.tool:SubscriptionTool",
     "transfer": "transfer:TransferTool",
 }
 
@@ -71,7 +75,8 @@ def known_kinds() -> frozenset[str]:
 def load_tools(settings: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Tool]:
     """Return all tools by kind, none of them loaded yet; `settings` are arguments of tools, by kind."""
     given = dict(settings or {})
-    given.setdefault("script", given.get("python", {}))  # scripts in Python run in the same processes
+    for kind in ("agent", "script"):  # what is Python in these runs in the same processes
+        given.setdefault(kind, given.get("python", {}))
     points = {kind: EntryPoint(kind, f"{_TOOLS}.{value}", GROUP) for kind, value in _BUILT_IN.items()}
     points.update(_brought_along())
     unknown = sorted(set(given) - set(points))
