@@ -13,15 +13,16 @@ from typing import Final
 
 from noetl.playbook.grammar import TASK_FIELDS, TASK_HOMES, TASK_REMOVED
 from noetl.playbook.kinds import Kind
+from noetl.playbook.kinds_of_containers import CONTAINER_KINDS
 from noetl.playbook.kinds_of_data import DATA_KINDS
 from noetl.playbook.kinds_of_work import WORK_KINDS
 from noetl.playbook.shapes import Record
 
-KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **WORK_KINDS}
+KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **WORK_KINDS, **CONTAINER_KINDS}
 """What this build can run."""
 
 NOT_RUNNABLE: Final = frozenset({
-    "ducklake", "playbooks", "secrets", "iterator", "container", "snowflake", "snowflake_transfer", "gcs", "gateway",
+    "ducklake", "playbooks", "secrets", "iterator", "snowflake", "snowflake_transfer", "gcs", "gateway",
     "agent", "mcp", "task_sequence", "cursor_worker", "rhai",
 })  # fmt: skip
 """Kinds of the language that this build does not have."""

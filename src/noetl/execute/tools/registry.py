@@ -17,6 +17,7 @@ GROUP = "noetl.tools"
 _TOOLS = "noetl.execute.tools"
 _BUILT_IN = {
     "artifact": "artifact:ArtifactTool",
+    "container": "container.tool:ContainerTool",
     "duckdb": "duckdb:DuckdbTool",
     "http": "http:HttpTool",
     "nats": "nats:NatsTool",
