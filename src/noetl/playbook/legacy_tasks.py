@@ -49,6 +49,9 @@ class LegacyTasks:
             return task
         kind = task.get("kind")
         word = None if kind is None else kind.text
+        if kind is not None and word == "snowflake_transfer":
+            self.say("kind snowflake_transfer", "write kind: transfer", kind.place)
+            task, word = task.with_entry("kind", Node("transfer", kind.place)), "transfer"
         if "args" in task.mapping and "input" not in task.mapping and word not in _OWN_ARGS:
             task = self._renamed(task, "args", "input")
         if word == "http" and "endpoint" in task.mapping and "url" not in task.mapping:

@@ -10,7 +10,7 @@ from noetl.playbook.problems import Problems
 from noetl.playbook.templates import is_template
 from noetl.playbook.tree import Node
 
-_OF_ENDS: Final = {"http": ("url",), "postgres": ("table", "query"), "duckdb": ("table", "query")}
+_OF_ENDS: Final = {"http": ("url",), **dict.fromkeys(("postgres", "duckdb", "snowflake"), ("table", "query"))}
 """One of these an end of a transfer must have; a target the first."""
 _OF_SECRETS: Final = {
     "static": ("data",),

@@ -1,7 +1,7 @@
 """The kinds of tasks and the fields each has of its own, with the one name every spelling is handed on under.
 
 In `Task.options`: http has `url`, `method`, `headers`, `params`, `body` with `body_kind` (body, json, data or form);
-postgres and duckdb have `command`, a text or a list; shell has `cmds`, a text or a list; workbook has `name`; playbook
+postgres, duckdb and snowflake have `command`, a text or a list; shell has `cmds`, a text or a list; workbook has `name`; playbook
 has no `payload`, which is its `input`; nats has `value`, `consumer` and, for objects, `name`. A `timeout` of the kind
 becomes `Task.timeout`, unless `spec.timeout` is given or the kind waits by it.
 """
@@ -15,14 +15,15 @@ from noetl.playbook.grammar import TASK_FIELDS, TASK_HOMES, TASK_REMOVED
 from noetl.playbook.kinds import Kind
 from noetl.playbook.kinds_of_containers import CONTAINER_KINDS
 from noetl.playbook.kinds_of_data import DATA_KINDS
+from noetl.playbook.kinds_of_stores import STORE_KINDS
 from noetl.playbook.kinds_of_work import WORK_KINDS
 from noetl.playbook.shapes import Record
 
-KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **WORK_KINDS, **CONTAINER_KINDS}
+KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **STORE_KINDS, **WORK_KINDS, **CONTAINER_KINDS}
 """What this build can run."""
 
 NOT_RUNNABLE: Final = frozenset({
-    "ducklake", "playbooks", "secrets", "iterator", "snowflake", "snowflake_transfer", "gcs", "gateway",
+    "ducklake", "playbooks", "secrets", "iterator", "gcs", "gateway",
     "agent", "mcp", "task_sequence", "cursor_worker", "rhai",
 })  # fmt: skip
 """Kinds of the language that this build does not have."""

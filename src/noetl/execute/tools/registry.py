@@ -27,6 +27,7 @@ _BUILT_IN = {
     "result_fetch": "artifact:ResultFetchTool",
     "script": "script:ScriptTool",
     "shell": "shell:ShellTool",
+    "snowflake": "snowflake.tool:SnowflakeTool",
     "spark": "spark:SparkTool",
     "transfer": "transfer:TransferTool",
 }
