@@ -8,7 +8,7 @@ from typing import Final
 from noetl.playbook.problems import Problems, Say
 from noetl.playbook.tree import Node
 
-_WITH_CREDENTIAL: Final = frozenset({"postgres", "duckdb", "snowflake"})
+_WITH_CREDENTIAL: Final = frozenset({"postgres", "duckdb", "snowflake", "gcs"})
 """Kinds whose `auth` was called `credential`."""
 _MODULE: Final = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)(\s+as\s+(?P<name>[A-Za-z_]\w*))?")
 

@@ -23,7 +23,7 @@ KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **STORE_KINDS, **WORK_KINDS, *
 """What this build can run."""
 
 NOT_RUNNABLE: Final = frozenset({
-    "ducklake", "playbooks", "secrets", "iterator", "gcs", "gateway",
+    "ducklake", "playbooks", "secrets", "iterator", "gateway",
     "agent", "mcp", "task_sequence", "cursor_worker", "rhai",
 })  # fmt: skip
 """Kinds of the language that this build does not have."""
