@@ -22,6 +22,7 @@ from noetl.playbook.shapes import (
 )
 
 _SNOWFLAKE, _SNOWFLAKE_ONE = sql_fields("script")
+_DUCKLAKE, _DUCKLAKE_ONE = sql_fields()
 
 STORE_KINDS: Final[Mapping[str, Kind]] = {
     "snowflake": Kind(
@@ -33,6 +34,18 @@ STORE_KINDS: Final[Mapping[str, Kind]] = {
             "timeout": TIMEOUT,
         },
         (_SNOWFLAKE_ONE,),
+    ),
+    "ducklake": Kind(
+        "Runs SQL statements in DuckDB on the tables of a DuckLake catalog.",
+        {
+            **_DUCKLAKE,
+            "catalog_connection": Field(TEXT, "The catalog's database: postgresql://…, sqlite:file or a DuckDB file; auth tells if left out."),
+            "catalog_name": Field(TEXT, "What SQL calls the catalog; lake if left out."),
+            "data_path": Field(TEXT, "Where the tables' files are kept; every worker must reach it."),
+            "params": Field(Either((ListOf(ANYTHING), BINDINGS, Template())), "Parameters of the statements."),
+            "timeout": TIMEOUT,
+        },
+        (_DUCKLAKE_ONE,),
     ),
     "gcs": Kind(
         "Writes, reads, lists or deletes objects of Google Cloud Storage.",

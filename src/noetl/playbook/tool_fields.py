@@ -1,7 +1,7 @@
 """The kinds of tasks and the fields each has of its own, with the one name every spelling is handed on under.
 
 In `Task.options`: http has `url`, `method`, `headers`, `params`, `body` with `body_kind` (body, json, data or form);
-postgres, duckdb and snowflake have `command`, a text or a list; shell has `cmds`, a text or a list; workbook has `name`; playbook
+postgres, duckdb, ducklake and snowflake have `command`, a text or a list; shell has `cmds`, a text or a list; workbook has `name`; playbook
 has no `payload`, which is its `input`; nats has `value`, `consumer` and, for objects, `name`. A `timeout` of the kind
 becomes `Task.timeout`, unless `spec.timeout` is given or the kind waits by it.
 """
@@ -23,7 +23,7 @@ KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **STORE_KINDS, **WORK_KINDS, *
 """What this build can run."""
 
 NOT_RUNNABLE: Final = frozenset({
-    "ducklake", "playbooks", "secrets", "iterator", "gateway",
+    "playbooks", "secrets", "iterator", "gateway",
     "agent", "mcp", "task_sequence", "cursor_worker", "rhai",
 })  # fmt: skip
 """Kinds of the language that this build does not have."""

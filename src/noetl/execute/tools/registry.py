@@ -19,6 +19,7 @@ _BUILT_IN = {
     "artifact": "artifact:ArtifactTool",
     "container": "container.tool:ContainerTool",
     "duckdb": "duckdb:DuckdbTool",
+    "ducklake": "ducklake:DucklakeTool",
     "gcs": "gcs.tool:GcsTool",
     "http": "http:HttpTool",
     "nats": "nats:NatsTool",
