@@ -28,15 +28,16 @@ from noetl.playbook.shapes import (
 _SQL_NAMES: Final = ("command", "query", "commands", "queries", "cmd", "cmds")
 
 
-def _sql(*more: str) -> tuple[dict[str, Field], Alternatives]:
+def sql_fields(*more: str) -> tuple[dict[str, Field], Alternatives]:
+    """Return the fields that SQL may stand in, and that exactly one of these and of `more` is given."""
     fields = {name: Field(STATEMENTS, "The statements; the last one's rows are the result.") for name in _SQL_NAMES}
     fields |= {f"{name}_b64": Field(BASE64, "The statements in base64.") for name in _SQL_NAMES}
     into = dict.fromkeys(fields, "command") | {name: name for name in more}
     return fields, Alternatives(into, required=True)
 
 
-_POSTGRES, _POSTGRES_ONE = _sql("script")
-_DUCKDB, _DUCKDB_ONE = _sql()
+_POSTGRES, _POSTGRES_ONE = sql_fields("script")
+_DUCKDB, _DUCKDB_ONE = sql_fields()
 _POOL: Final = Record(
     "pool",
     {
@@ -54,14 +55,15 @@ _BODY: Final = {
     "form": "The body as form fields, or in parts if one of them is a file.",
 }
 _END: Final = {
-    "type": Field(templated(Choice(("postgres", "duckdb", "http"))), "The kind of system.", required=True),
+    "type": Field(templated(Choice(("postgres", "duckdb", "snowflake", "http"))), "The kind of system.", required=True),
     "auth": Field(ANYTHING, "The credential for it."),
-    "table": Field(TEXT, "The table, for postgres and duckdb."),
+    "table": Field(TEXT, "The table, for databases."),
     "database": Field(TEXT, "The database file, for duckdb; one of the execution on this worker if left out."),
     "url": Field(TEXT, "The address, for http."),
     "headers": Field(templated(BINDINGS), "HTTP headers."),
     "params": Field(templated(BINDINGS), "The parameters of the address's query."),
 }
+_MODE: Final = templated(Choice(("append", "overwrite", "replace", "upsert")))
 _METHOD: Final = templated(Text(r"[A-Za-z]+", "an HTTP method"))
 
 DATA_KINDS: Final[Mapping[str, Kind]] = {
@@ -127,7 +129,7 @@ DATA_KINDS: Final[Mapping[str, Kind]] = {
                     {
                         **_END,
                         "mapping": Field(MapOf(TEXT), "Columns of the target, each with the source's column."),
-                        "mode": Field(templated(Choice(("append", "overwrite", "replace", "upsert"))), "How rows are written."),
+                        "mode": Field(_MODE, "How rows are written."),
                         "key": Field(Either((TEXT, ListOf(TEXT, 1))), "The columns that tell rows apart, for upsert."),
                         "method": Field(_METHOD, "The HTTP method, with each chunk as its JSON body; POST if left out."),
                     },
@@ -136,6 +138,8 @@ DATA_KINDS: Final[Mapping[str, Kind]] = {
                 "Where rows go.",
                 required=True,
             ),
+            "mode": Field(_MODE, "How rows are written, where the target does not say so."),
+            "mapping": Field(MapOf(TEXT), "Columns of the target, each with the source's column, where the target has none."),
             "chunk_size": Field(templated(Whole(1)), "Rows copied at once."),
             "timeout": TIMEOUT,
         },

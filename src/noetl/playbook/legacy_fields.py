@@ -16,7 +16,7 @@ _NO_EFFECT: Final = {
 }
 """Fields of a kind that never did anything, with what to write for what they look like."""
 
-_WITH_CREDENTIAL: Final = frozenset({"postgres", "duckdb"})
+_WITH_CREDENTIAL: Final = frozenset({"postgres", "duckdb", "snowflake", "gcs"})
 """Kinds whose `auth` was called `credential`."""
 _MODULE: Final = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)(\s+as\s+(?P<name>[A-Za-z_]\w*))?")
 
@@ -44,6 +44,11 @@ def with_fields(task: Node, kind: str, say: Say, problems: Problems) -> Node:
     if kind in _WITH_CREDENTIAL and "credential" in task.mapping and "auth" not in task.mapping:
         say("credential", "write auth", task.key_place("credential"))
         task = task.renamed("credential", "auth")
+    for end in ("source", "target") if kind == "transfer" else ():
+        inner = task.get(end)
+        if inner is not None and "tool" in inner.mapping and "type" not in inner.mapping:
+            say(f"tool of a transfer's {end}", "write type", inner.key_place("tool"))
+            task = task.with_entry(end, inner.renamed("tool", "type"), task.key_place(end))
     return _with_imports(task, say, problems) if kind == "python" else task
 
 

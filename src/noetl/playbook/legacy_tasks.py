@@ -50,6 +50,9 @@ class LegacyTasks:
             return task
         kind = task.get("kind")
         word = None if kind is None else kind.text
+        if kind is not None and word == "snowflake_transfer":
+            self.say("kind snowflake_transfer", "write kind: transfer", kind.place)
+            task, word = task.with_entry("kind", Node("transfer", kind.place)), "transfer"
         args = task.get("args")
         # The arguments of a program are a list; those of a task never were.
         is_bindings = args is not None and not isinstance(args.value, list) and word not in _OWN_ARGS

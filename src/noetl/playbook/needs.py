@@ -1,4 +1,4 @@
-"""What a kind of secret, or the end of a transfer, needs beside its kind: a tree goes in, problems come out."""
+"""What a kind of secret or of task needs beside its kind: a tree goes in, problems come out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from noetl.playbook.problems import Problems
 from noetl.playbook.templates import is_template
 from noetl.playbook.tree import Node
 
-_OF_ENDS: Final = {"http": ("url",), "postgres": ("table", "query"), "duckdb": ("table", "query")}
+_OF_ENDS: Final = {"http": ("url",), **dict.fromkeys(("postgres", "duckdb", "snowflake"), ("table", "query"))}
 """One of these an end of a transfer must have; a target the first."""
 _OF_SECRETS: Final = {
     "static": ("data",),
@@ -24,7 +24,7 @@ _OF_SECRETS: Final = {
 
 
 def hold_to_needs(root: Node, problems: Problems) -> None:
-    """Note which secrets and which ends of transfers lack what a run would look for."""
+    """Note which secrets, containers and ends of transfers lack what a run would look for."""
     for entry in items_at(root, "keychain"):
         kind = word_at(entry, "kind")
         _one_of(entry, _OF_SECRETS.get(kind, ()), f"a keychain entry of kind {kind}", problems)
@@ -33,6 +33,7 @@ def hold_to_needs(root: Node, problems: Problems) -> None:
             said = "data of a static keychain entry must be a mapping of its fields"
             problems.error("wrong_value", said, data.place, "write data: {field: value}")
     for task in tasks_in(root):
+        _has_an_image(task, problems)
         if word_at(task, "kind") != "transfer":
             continue
         for name, most in (("source", None), ("target", 1)):
@@ -40,6 +41,14 @@ def hold_to_needs(root: Node, problems: Problems) -> None:
             if end is not None:
                 system = word_at(end, "type")
                 _one_of(end, _OF_ENDS.get(system, ())[:most], f"{name} of type {system}", problems)
+
+
+def _has_an_image(task: Node, problems: Problems) -> None:
+    kind, described = word_at(task, "kind"), task.get("runtime")
+    if kind == "script" and task.get("job") is not None:
+        _one_of(task.mapping["job"], ("image",), "job of a script", problems)
+    elif kind == "container" and (described is None or described.get("image") is None):
+        _one_of(task, ("image",), "a container task", problems)
 
 
 def _one_of(node: Node, names: Sequence[str], what: str, problems: Problems) -> None:

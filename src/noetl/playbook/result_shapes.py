@@ -53,7 +53,7 @@ def _shape(what: str, *names: str, **numbered: ResultShape | None) -> ResultShap
 
 
 _ROWS: Final = ("rows", "row_count", "columns")
-_STATEMENT: Final = _shape("a statement of a postgres task", "status", *_ROWS, "errors")
+_STATEMENT: Final = _shape("a statement", "status", *_ROWS, "errors")
 _REFERENCE: Final = ("uri", "sha256", "media_type", "bytes", "stored_sha256", "encoding", "rows", "schema_digest")
 
 RESULTS: Final[Mapping[str, ResultShape]] = {
@@ -61,6 +61,23 @@ RESULTS: Final[Mapping[str, ResultShape]] = {
     "postgres": _shape("a postgres task", "status", *_ROWS, "types", "statement_count", "errors", command_=_STATEMENT),
     "duckdb": _shape("a duckdb task", "status", *_ROWS, "types"),
     "spark": _shape("a spark task", *_ROWS),
+    "snowflake": _shape("a snowflake task", "status", *_ROWS, "statement_count", "errors", command_=_STATEMENT),
+    "ducklake": _shape("a ducklake task", "status", *_ROWS),
+    "gcs": _shape(
+        "a gcs task", "status", "uri", "bucket", "object", "size", "content", "encoding", "prefix", "objects", "count"
+    ),
+    "container": _shape(
+        "a container task",
+        "status",
+        "runtime",
+        "job_name",
+        "pod_name",
+        "namespace",
+        "exit_code",
+        "output",
+        "execution_time",
+        "reason",
+    ),
     "transfer": _shape("a transfer task", "status", "rows_read", "rows_written", "chunks"),
     "shell": _shape("a shell task", "stdout", "stderr", "exit_code"),
     "mcp": _shape("an mcp task", "server", "endpoint", "method", "tool", "result", "structured", "text"),

@@ -1,7 +1,7 @@
 """The kinds of tasks and the fields each has of its own, with the one name every spelling is handed on under.
 
 In `Task.options`: http has `url`, `method`, `headers`, `params`, `body` with `body_kind` (body, json, data or form);
-postgres and duckdb have `command`, a text or a list; shell has `cmds`, a text or a list; workbook has `name`; playbook
+postgres, duckdb, ducklake and snowflake have `command`, a text or a list; shell has `cmds`, a text or a list; workbook has `name`; playbook
 has no `payload`, which is its `input`; nats has `value`, `consumer` and, for objects, `name`. A `timeout` of the kind
 becomes `Task.timeout`, unless `spec.timeout` is given or the kind waits by it.
 """
@@ -13,25 +13,22 @@ from typing import Final
 
 from noetl.playbook.grammar import TASK_FIELDS, TASK_HOMES, TASK_REMOVED
 from noetl.playbook.kinds import Kind
+from noetl.playbook.kinds_of_containers import CONTAINER_KINDS
 from noetl.playbook.kinds_of_data import DATA_KINDS
 from noetl.playbook.kinds_of_services import SERVICE_KINDS
+from noetl.playbook.kinds_of_stores import STORE_KINDS
 from noetl.playbook.kinds_of_work import WORK_KINDS
 from noetl.playbook.shapes import Record
 
-KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **SERVICE_KINDS, **WORK_KINDS}
+KINDS: Final[Mapping[str, Kind]] = {**DATA_KINDS, **STORE_KINDS, **SERVICE_KINDS, **WORK_KINDS, **CONTAINER_KINDS}
 """What this build can run."""
 
 NOT_RUNNABLE: Final[Mapping[str, str]] = {
-    "container": "run it elsewhere, and ask for it with kind: http or kind: shell",
     "cursor_worker": "it is a part of older engines; write loop: {cursor: …} in the step",
-    "ducklake": "write kind: duckdb",
     "gateway": "a gateway is a server: ask it with kind: http, and let it start playbooks with POST /api/execute",
-    "gcs": "write kind: duckdb with gcs_credential, or kind: http",
     "iterator": "write loop: {in: …, iterator: …} in the step, beside the tool",
     "playbooks": "write kind: playbook in a step with a loop over what is to be run",
     "rhai": "write kind: python, whose code runs in a process of its own",
-    "snowflake": "write kind: python with the vendor's package in deps",
-    "snowflake_transfer": "write kind: transfer, with the two ends as source and target",
     "task_sequence": "it is a part of older engines; write the tasks as a list under tool",
 }
 """Kinds of the language that this build does not have, with what to write instead."""

@@ -20,6 +20,7 @@ STRUCTURAL = frozenset(
 BEYOND = frozenset({
     "policy_jump_without_to", "policy_retry_field", "postgres_base64", "workbook_without_name",
     "artifact_without_reference", "result_fetch_without_reference", "keychain_needs", "mcp_incomplete",
+    "container_without_image",
 })  # fmt: skip
 """Rules that hold between fields, which the schema leaves to the parser."""
 

@@ -34,7 +34,7 @@ class DuckdbTool:
         """Run the statements and return the rows of the last one."""
         limits = [float(limit) for limit in (call.options.get("timeout"), call.timeout) if limit]
         try:
-            text = _text(call.options)
+            text = text_in(call.options)
             async with asyncio.timeout(min(limits, default=None)):
                 secrets = await _secrets(call)
                 databases = await databases_of(call.resources, self._settings)
@@ -44,14 +44,15 @@ class DuckdbTool:
                 ):
                     tables = await tables_of(call)
                     data = await databases.run(
-                        connection, lambda: _run_with(connection, text, call.options, secrets, tables)
+                        connection, lambda: run_statements(connection, text, call.options, secrets, tables)
                     )
         except Exception as error:
             return Outcome(status="error", error=problem_of(error, shared=not call.options.get("database")))
         return Outcome(data=data)
 
 
-def _text(options: Mapping[str, Any]) -> str:
+def text_in(options: Mapping[str, Any]) -> str:
+    """Return the SQL of a task's options."""
     command = options.get("command")
     texts = [command] if isinstance(command, str) else command
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
@@ -70,7 +71,7 @@ async def _secrets(call: Call) -> list[Secret]:
     return [*found, *await secrets_of(call.credentials, {"gcs": cloud})] if cloud else found
 
 
-def _run_with(
+def run_statements(
     connection: duckdb.DuckDBPyConnection,
     text: str,
     options: Mapping[str, Any],

@@ -18,7 +18,10 @@ _TOOLS = "noetl.execute.tools"
 _BUILT_IN = {
     "agent": "agent.tool:AgentTool",
     "artifact": "artifact:ArtifactTool",
+    "container": "container.tool:ContainerTool",
     "duckdb": "duckdb:DuckdbTool",
+    "ducklake": "ducklake:DucklakeTool",
+    "gcs": "gcs.tool:GcsTool",
     "http": "http:HttpTool",
     "mcp": "mcp.tool:McpTool",
     "nats": "nats:NatsTool",
@@ -29,6 +32,7 @@ _BUILT_IN = {
     "script": "script:ScriptTool",
     "secrets": "secrets:SecretsTool",
     "shell": "shell:ShellTool",
+    "snowflake": "snowflake.tool:SnowflakeTool",
     "spark": "spark:SparkTool",
     "subscription": "subscription.tool:SubscriptionTool",
     "transfer": "transfer:TransferTool",

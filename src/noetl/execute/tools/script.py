@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -18,7 +19,10 @@ from noetl.execute.tools.shell import ShellTool
 
 
 class ScriptTool:
-    """Loads a program and runs it as its name ends: `.py` as the python tool does, `.sh` as the shell tool does."""
+    """Loads a program and runs it as its name ends: `.py` as the python tool does, `.sh` as the shell tool does.
+
+    With `job`, it runs in a container of its own, as the container tool does.
+    """
 
     kind: ClassVar[str] = "script"
 
@@ -28,9 +32,13 @@ class ScriptTool:
 
     async def run(self, call: Call) -> Outcome:
         """Load and run the script of one call."""
-        if call.options.get("job") is not None:
-            message = "job: running scripts as Kubernetes jobs is not supported in this build; leave `job` out"
-            return failed("schema", message, source=self.kind, code="unsupported")
+        job = call.options.get("job")
+        if job is not None:
+            if not isinstance(job, Mapping):
+                return failed("schema", "job is a mapping with an image", source=self.kind)
+            from noetl.execute.tools.container.tool import run_container
+
+            return await run_container(call, {"runtime": "kubernetes", **job})
         rest = {name: value for name, value in call.options.items() if name not in ("script", "job")}
         try:
             uri, _, _ = read_spec(call.options.get("script"))

@@ -108,17 +108,18 @@ async def run_process(
     env: Mapping[str, str] | None = None,
     deadline: float | None = None,
     capture: bool = True,
+    given: bytes | None = None,
 ) -> Ended:
     """Run a program to its end; at the deadline (of the loop's clock) or when cancelled, its process group is ended.
 
-    What it leaves running in the background is killed when it ends. Raises OSError when it cannot be started.
+    `given` is what it reads from its standard input, which is empty if left out. What it leaves running in the background is killed when it ends. Raises OSError when it cannot be started.
     """
     pipes = [Capture(MAX_OUTPUT), Capture(MAX_OUTPUT)] if capture else []
     try:
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
                 stdout=pipes[0].writer if pipes else asyncio.subprocess.DEVNULL,
                 stderr=pipes[1].writer if pipes else asyncio.subprocess.DEVNULL,
                 cwd=cwd,
@@ -128,6 +129,10 @@ async def run_process(
         finally:
             for pipe in pipes:
                 pipe.started()
+        if given is not None:
+            assert process.stdin is not None
+            process.stdin.write(given)
+            process.stdin.close()
         code = await _ended(process, deadline)
         stdout, stderr = [pipe.take() for pipe in pipes] or (_NOTHING, _NOTHING)
         return Ended(code, stdout, stderr)

@@ -16,12 +16,15 @@ from noetl.execute.tools.duckdb_values import problem_of as duckdb_problem
 from noetl.execute.tools.http import HttpTool
 from noetl.execute.tools.port import Call
 from noetl.execute.tools.postgres_problems import problem_of as postgres_problem
+from noetl.execute.tools.snowflake.problems import BadCommand, BadTarget, is_of_connector
+from noetl.execute.tools.snowflake.problems import problem_of as snowflake_problem
+from noetl.execute.tools.snowflake.transfer import folded, snowflake_source, snowflake_target
 from noetl.execute.tools.transfer_duckdb import Held, duckdb_source, duckdb_target, held
 from noetl.execute.tools.transfer_http import http_source, http_target
 from noetl.execute.tools.transfer_postgres import postgres_source, postgres_target
 from noetl.execute.tools.transfer_rows import BadTransfer, Row, TransferFailed, mapped
 
-_KINDS = ("postgres", "duckdb", "http")
+_KINDS = ("postgres", "duckdb", "snowflake", "http")
 _MODES = {"append": "append", "insert": "append", "overwrite": "overwrite", "replace": "overwrite", "upsert": "upsert"}
 _DEFAULT_CHUNK = 1000
 
@@ -44,7 +47,7 @@ class Counts:
 
 
 class TransferTool:
-    """Copies rows between PostgreSQL, DuckDB and HTTP; `settings` are DuckDB's own."""
+    """Copies rows between PostgreSQL, DuckDB, Snowflake and HTTP; `settings` are DuckDB's own."""
 
     kind: ClassVar[str] = "transfer"
 
@@ -72,6 +75,9 @@ class TransferTool:
         if mode is None:
             raise BadTransfer(f"`target.mode` of a transfer is one of {', '.join(_MODES)}")
         size = _size(call.options.get("chunk_size"))
+        mapping = target.get("mapping")
+        if mapping and source["type"] == "snowflake":
+            mapping = {column: folded(str(name)) for column, name in mapping.items()}
         async with (
             held(call, self._settings, (source, target)) as databases,
             self._source(call, source, size, databases, json_as_text=target["type"] != "http") as chunks,
@@ -79,7 +85,7 @@ class TransferTool:
         ):
             async for rows in chunks:
                 counts.rows_read += len(rows)
-                counts.rows_written += await writer.write(mapped(rows, target.get("mapping")))
+                counts.rows_written += await writer.write(mapped(rows, mapping))
                 counts.chunks += 1
 
     def _source(
@@ -89,6 +95,8 @@ class TransferTool:
             return postgres_source(call, spec, size, json_as_text=json_as_text)
         if spec["type"] == "duckdb":
             return duckdb_source(databases, spec, size)
+        if spec["type"] == "snowflake":
+            return snowflake_source(call, spec, size, json_as_text=json_as_text)
         return http_source(self._http, call, spec, size)
 
     def _target(
@@ -98,6 +106,8 @@ class TransferTool:
             return postgres_target(call, spec, mode, exact=exact)
         if spec["type"] == "duckdb":
             return duckdb_target(databases, spec, mode, exact=exact)
+        if spec["type"] == "snowflake":
+            return snowflake_target(call, spec, mode, exact=exact)
         return http_target(self._http, call, spec, mode)
 
 
@@ -105,7 +115,8 @@ def _end(call: Call, name: str) -> dict[str, Any]:
     spec = call.options.get(name)
     if not isinstance(spec, Mapping) or spec.get("type") not in _KINDS:
         raise BadTransfer(f"`{name}` of a transfer needs `type`: one of {', '.join(_KINDS)}")
-    return {"auth": call.auth, **spec}
+    shared = {key: call.options[key] for key in ("mode", "mapping") if name == "target" and call.options.get(key)}
+    return {"auth": call.auth, **shared, **spec}
 
 
 def _size(given: Any) -> int:
@@ -125,4 +136,6 @@ def _problem(error: Exception) -> Problem:
         return Problem(kind="schema", message=error.message, code=error.code, source="transfer")
     if isinstance(error, duckdb.Error | BadTask):
         return duckdb_problem(error, "transfer")
+    if isinstance(error, BadCommand | BadTarget) or is_of_connector(error):
+        return snowflake_problem(error, "the transfer's account", "transfer")
     return postgres_problem(error, "the transfer's database", "transfer")

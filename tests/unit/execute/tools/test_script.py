@@ -65,7 +65,7 @@ async def test_a_shell_script_runs_with_its_environment(call_of: CallOf, tmp_pat
 @pytest.mark.parametrize(
     ("options", "kind", "words"),
     [
-        ({"script": {"uri": "job.py"}, "job": {"image": "x"}}, "schema", "not supported in this build"),
+        ({"script": {"uri": "job.py"}, "job": "python"}, "schema", "job is a mapping with an image"),
         ({"script": {"uri": "job.rb"}}, "schema", "neither in .py nor in .sh"),
         ({"script": {"uri": "/no/where.py"}}, "not_found", "/no/where.py"),
         ({"script": {"uri": "ftp://x/job.py"}}, "schema", "none of file, http, s3 and gcs"),

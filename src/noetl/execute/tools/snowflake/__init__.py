@@ -1,0 +1,1 @@
+"""The `snowflake` kind and the ends of transfers in Snowflake: SQL goes in, rows come out, by the official connector."""
