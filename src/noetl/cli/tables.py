@@ -75,9 +75,9 @@ def first_line(text: str | None) -> str:
 
 def shown(text: str) -> str:
     """Return a text as a terminal may have it: tabs as spaces, and what is no character to be seen as an escape."""
-    text = text.replace("\r\n", "\n").expandtabs(_TAB)
-    if all(character == "\n" or category(character) not in _ACTING for character in text):
+    if text.isprintable():
         return text
+    text = text.replace("\r\n", "\n").expandtabs(_TAB)
     return "".join(
         character
         if character == "\n" or category(character) not in _ACTING
