@@ -44,7 +44,7 @@ SHARED = (
     loops.test_many_results_stand_behind_a_manifest_that_a_later_step_reads,
     loops.test_results_come_in_the_order_of_the_rows,
     loops.test_rows_that_fail_are_counted_and_named_and_arcs_decide,
-    loops.test_rows_that_set_more_than_an_event_holds_fail_and_are_told_why,
+    loops.test_rows_that_set_more_than_allowed_fail_and_are_told_why,
     loops.test_what_a_later_row_writes_over_is_gone,
     policies.test_a_field_that_no_error_has_fails_the_step,
     policies.test_arcs_of_a_loop_may_ask_for_every_field_of_its_error,
