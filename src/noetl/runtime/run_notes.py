@@ -21,7 +21,8 @@ def notes_of(playbook: Playbook, state: State) -> tuple[str, ...]:
 
 
 def _notes(playbook: Playbook, state: State) -> Iterator[str]:
-    entered = [name for name in playbook.steps if state.runs.get(name)]
+    # A re-run from a step on has the results of those before it, and need not enter them.
+    entered = [name for name in playbook.steps if state.runs.get(name) or name in state.results]
     missed = [name for name in playbook.steps if name not in entered]
     if missed:
         yield f"{len(entered)} of {len(playbook.steps)} steps were entered; never {_listed(missed)}"

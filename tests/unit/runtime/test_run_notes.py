@@ -29,6 +29,7 @@ def test_a_run_that_left_something_undone_says_so() -> None:
     assert (
         notes({"each": Result(status="ok", data={**NO_ROWS, "total": 2}), "more": worked}, "each", "more", "end") == ()
     )
+    assert notes({"each": worked, "more": worked}, "more", "end") == (), "a re-run has what came before"
     assert notes({"each": empty}, "each") == (
         "1 of 3 steps were entered; never more, end", "the loop of each had no rows",
     )  # fmt: skip
