@@ -10,11 +10,20 @@ from prometheus_client import CollectorRegistry
 
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
+from noetl.model.broken_stream import BrokenStream
 from noetl.model.event import Event
 from noetl.project.folds.fold import FoldedRow
 from noetl.project.folds.frame import FRAME
 from noetl.project.folds.registry import FoldRegistry, built_in_folds
-from noetl.project.port import Failure, ProjectionStore, Replaced, Replacement, ShardState
+from noetl.project.port import (
+    NOTHING_BROKEN,
+    Failure,
+    ProjectionStore,
+    Replaced,
+    Replacement,
+    ShardState,
+    StreamChanges,
+)
 from noetl.project.postgres import PostgresProjectionStore
 from noetl.project.projector import Projector
 from noetl.project.stores import StoredByType, StoreLine
@@ -39,10 +48,11 @@ class Written(StoredByType):
         rows: Sequence[FoldedRow],
         events: Sequence[Event],
         folds: Mapping[str, int] | None = None,
+        streams: StreamChanges = NOTHING_BROKEN,
     ) -> bool:
         for line in reversed(self.lines):
             own = [row for row in rows if self.line_of(row.key.projection) is line]
-            if not await line.store.save_projections(shard, after, upto, own, events, folds):
+            if not await line.store.save_projections(shard, after, upto, own, events, folds, streams):
                 return False
         return True
 
@@ -58,6 +68,12 @@ class Written(StoredByType):
     async def shard_states(self) -> list[ShardState]:
         return await self.lines[1].store.shard_states()
 
+    async def broken_streams(self, shard: int | None = None) -> list[BrokenStream]:
+        return await self.lines[1].store.broken_streams(shard)
+
+    def held_events(self, broken: BrokenStream) -> AsyncIterator[Event]:
+        return self.lines[1].store.held_events(broken)
+
 
 class Parts:
     """A shard built anew in both stores."""
@@ -69,8 +85,8 @@ class Parts:
         for line, part in zip(self._stores.lines, self._parts, strict=True):
             await part.put([row for row in rows if self._stores.line_of(row.key.projection) is line])
 
-    async def finish(self, upto: int, folds: Mapping[str, int]) -> Replaced:
-        done = [await part.finish(upto, folds) for part in self._parts]
+    async def finish(self, upto: int, folds: Mapping[str, int], broken: Sequence[BrokenStream] = ()) -> Replaced:
+        done = [await part.finish(upto, folds, broken) for part in self._parts]
         return Replaced(*(sum(getattr(one, name) for one in done) for name in Replaced.__struct_fields__))
 
 

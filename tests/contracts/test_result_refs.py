@@ -27,7 +27,9 @@ OTHER = Scope("globex", "care")
 async def projected(database: Database, ledger: PostgresLedger, payloads: PayloadStore) -> None:
     """Project everything, as a process that is set to this payload store."""
     place = PayloadPlace(payloads.store_tier, payloads.address)
-    projector = Projector(ledger, PostgresProjectionStore(database, place), FoldRegistry(), Upcasters())
+    projector = Projector(
+        ledger, PostgresProjectionStore(database, place), FoldRegistry(), Upcasters(), payloads=payloads
+    )
     await projector.run_until(await ledger.head())
 
 

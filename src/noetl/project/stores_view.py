@@ -25,8 +25,10 @@ class StoresView:
         return least([await view.checkpoints() for view in self._views.values()])
 
     async def broken_streams(self) -> list[BrokenStream]:
-        """Return the streams that stood still in any store."""
-        return [broken for view in self._views.values() for broken in await view.broken_streams()]
+        """Return the streams that stood still in any store, where they first did."""
+        found = [broken for view in self._views.values() for broken in await view.broken_streams()]
+        first = {broken.stream: broken for broken in sorted(found, key=lambda one: one.position, reverse=True)}
+        return sorted(first.values(), key=lambda one: (one.shard, one.position))
 
     async def query(
         self, projection: str | None = None, filters: Mapping[str, Any] | None = None, page: Page | None = None

@@ -27,7 +27,8 @@ HOLDING = {"shard_holder", "shard_lease", "stream_durable"}
 WRITABLE: dict[Role, set[str]] = {
     # Rows that are derived from events, and answers that operators' views remember.
     "projector": HOLDING
-    | {"projection", "projection_checkpoint", "projection_epoch", "payload_place", "snapshot", "curated_answer"},
+    | {"projection", "projection_checkpoint", "projection_epoch", "payload_place", "snapshot", "curated_answer"}
+    | {"broken_stream", "held_event"},
     "relay": HOLDING | {"relay_cursor"},
     "materializer": HOLDING
     | {"event", "stream", "shard", "shard_outbox", "pending_event", "materialized", "divergence"},
