@@ -97,6 +97,10 @@ class LeasedRow:
         self.drafting = Drafting(IDS.mint_many, PRODUCER)
         self.scope = Scope("acme", "care")
 
+    def recorded(self, holder: str) -> str:
+        """Return what the row says of a holder."""
+        return holder
+
     async def begin(self, number: int) -> None:
         """Make the row."""
         self.scope = Scope(f"acme{number}", "care")
@@ -267,6 +271,9 @@ class LeasedSlot(LeasedRow):
             stale_timeout_seconds=SECONDS, catch_up_seconds=366 * 86_400.0,
         )  # fmt: skip
         await self.ground.behind(row, timedelta(days=366))
+
+    def recorded(self, holder: str) -> str:
+        return f"{PRODUCER}/{holder}"
 
     async def claim(self, holder: str) -> Held | None:
         held = await self.ground.scheduler(runner=holder).claim(100)

@@ -236,7 +236,7 @@ class LeaseMachine(RuleBasedStateMachine):
         if lease is None:
             return
         assert left is not None
-        assert holder == (None if self.row.kind.holder is None else lease.holder)
+        assert holder == (None if self.row.kind.holder is None else self.row.recorded(lease.holder))
         assert (left <= 0) == lease.expired(self.now)
         if left > 0:
             assert abs((lease.until - self.now).total_seconds() - left) < SLACK

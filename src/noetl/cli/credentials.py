@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl.errors import InputError
 from noetl.runtime.commands.credentials import opened_credentials, opened_tokens
 
 if TYPE_CHECKING:
@@ -329,6 +331,10 @@ async def _open_again() -> int:
 async def _revoke(token_id: str) -> TokenInfo:
     from noetl.runtime.commands.choosing import LAST, chosen
 
+    if token_id != LAST and not re.fullmatch(r"[0-9a-fA-F-]+", token_id):
+        raise InputError(
+            f"{token_id!r} is no id of a token", hint="`noetl credentials token list` shows those there are"
+        )
     async with opened_tokens() as (tokens, scope):
         newest_first = list(reversed(await tokens.list(scope)))
         if token_id == LAST:

@@ -39,8 +39,6 @@ def with_fields(task: Node, kind: str, say: Say, problems: Problems) -> Node:
         if kind == of and field in task.mapping:
             problems.warning("no_effect", f"{field} of a {kind} task has no effect", task.key_place(field), instead)
             task = _without_rows(task, problems) if field == "iterator" else task.without(field)
-    if kind == "transfer":
-        task = _with_mode(task, say)
     if kind in _WITH_CREDENTIAL and "credential" in task.mapping and "auth" not in task.mapping:
         say("credential", "write auth", task.key_place("credential"))
         task = task.renamed("credential", "auth")
@@ -63,16 +61,6 @@ def _without_rows(task: Node, problems: Problems) -> Node:
             given = given.with_entry(key, Node(None, value.place))
     task = task.without("iterator")
     return task if given is None else task.with_entry("input", given, task.key_place("input"))
-
-
-def _with_mode(task: Node, say: Say) -> Node:
-    """Move the `mode` of a transfer to its target, which is what it says something about."""
-    mode, target = task.get("mode"), task.get("target")
-    if mode is None or target is None or not isinstance(target.value, dict) or "mode" in target.mapping:
-        return task
-    say("mode of a transfer", "write it in target", task.key_place("mode"))
-    target = target.with_entry("mode", mode, task.key_place("mode"))
-    return task.without("mode").with_entry("target", target, task.key_place("target"))
 
 
 def _with_imports(task: Node, say: Say, problems: Problems) -> Node:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -91,7 +90,7 @@ async def restricted(guarded: Server, ground: Ground, lake: LakeFiles) -> None:
         services.database,
         services.ledger,
         lambda count: [services.mint() for _ in range(count)],
-        f"tests-{uuid.uuid4()}",
+        PRODUCER,
     )
     assert services.pipelines is not None
     visits = await services.pipelines.datasets.find(HOME, "visits")

@@ -129,7 +129,7 @@ def test_one_of_several_is_chosen_by_the_beginning_of_its_id() -> None:
     with pytest.raises(InputError, match="a begins the id of more than one pin"):
         choose("a")
     for text in ("", " ", "c"):
-        with pytest.raises(NotFound, match="there is no pin"):
+        with pytest.raises(NotFound, match="no pin begins with"):
             choose(text)
     with pytest.raises(NotFound, match="there is no pin yet"):
         chosen([], "last", str, "pin", "look")

@@ -20,8 +20,7 @@ def chosen(newest_first: Sequence[T], text: str, id_of: Callable[[T], str], what
         wanted = text.strip().lower()
         found = [one for one in newest_first if wanted and id_of(one).startswith(wanted)]
     if not found:
-        which = "yet" if text == LAST else repr(text[:120])
-        raise NotFound(f"there is no {what} {which}", hint=hint)
+        raise NotFound(f"there is no {what} yet" if text == LAST else f"no {what} begins with {text[:120]}", hint=hint)
     if len(found) > 1:
         raise InputError(f"{text} begins the id of more than one {what}", hint=", ".join(map(id_of, found[:5])))
     return found[0]
