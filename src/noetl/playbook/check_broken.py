@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from noetl.errors import TemplateFailed
 from noetl.playbook.check_filters import check_filters
 from noetl.playbook.problems import Problems, suggest
-from noetl.playbook.template_uses import OF_WORKLOAD, SCOPES, instead_of, line_of, place_in, uses_of
+from noetl.playbook.template_uses import OF_WORKLOAD, SCOPES, instead_of, line_of, may_be_given, place_in, uses_of
 from noetl.playbook.templates import is_template
 from noetl.playbook.tool_fields import KINDS
 from noetl.playbook.tree import Node
@@ -70,7 +70,8 @@ class _Broken:
         check_filters(text, uses, self._problems)
         known = self._known | OF_WORKLOAD if id(text) in self._early else self._known
         for name in sorted({str(path[0]) for path in uses.paths} - known):
-            if not uses.is_guarded((name,)):
+            is_free = id(text) not in self._early and may_be_given(name, self._known, source)
+            if not is_free and not uses.is_guarded((name,)):
                 at = place_in(text, line_of(source, name))
                 hint = instead_of(name, self._known)
                 self._problems.error("undefined_name", f"nothing is called {name}", at, hint)

@@ -11,7 +11,17 @@ from noetl.playbook.model import Step, Task
 from noetl.playbook.parse import Parsed
 from noetl.playbook.parts import uncalled_in
 from noetl.playbook.problems import Problems, nearest, suggest
-from noetl.playbook.template_uses import OF_WORKLOAD, SCOPES, Path, Uses, instead_of, line_of, place_in, uses_of
+from noetl.playbook.template_uses import (
+    OF_WORKLOAD,
+    SCOPES,
+    Path,
+    Uses,
+    instead_of,
+    line_of,
+    may_be_given,
+    place_in,
+    uses_of,
+)
 from noetl.playbook.templates import is_template
 from noetl.playbook.tool_fields import KINDS
 from noetl.playbook.tree import Node
@@ -41,6 +51,7 @@ class _Names:
         bare = {key for key in written if "." not in key}
         self._everywhere = (SCOPES - _OF_LOOPS) | self._playbook.workload.keys() | self._playbook.steps.keys() | bare
         self._keychain = {entry.name for entry in self._playbook.keychain}
+        self._inner = _inner_names(parsed)
         self._runs = True
         """Whether somebody runs what is being looked at."""
 
@@ -133,7 +144,9 @@ class _Names:
                 self._problems.error("not_known_yet", said, at, hint)
                 continue
             hint = "only a step with a loop has it" if name in _OF_LOOPS else instead_of(name, known)
-            if uses.is_guarded((name,)) or not self._runs:
+            is_free = not early and name not in self._inner | _OF_LOOPS
+            may_be_there = not self._runs or (is_free and may_be_given(name, known, str(text.value)))
+            if may_be_there or uses.is_guarded((name,)):
                 self._problems.warning("undefined_name", f"nothing is called {name}", at, hint)
             else:
                 self._problems.error("undefined_name", f"nothing is called {name}", at, hint)
@@ -183,6 +196,19 @@ def _local(step: Step) -> set[str]:
     if step.loop is not None:
         names.add(step.loop.iterator)
     return names
+
+
+def _inner_names(parsed: Parsed) -> frozenset[str]:
+    """Return the names that the playbook gives to something inside a step, and that only that step knows."""
+    names: set[str] = set()
+    for step, node in zip(parsed.playbook.steps.values(), parsed.tree.mapping["workflow"].items, strict=True):
+        names |= _local(step)
+        tool = node.mapping["tool"]
+        for task, part in zip(step.tasks, tool.items or [tool], strict=True):
+            names |= {task.name, *task.input}
+            if (output := part.get("output")) is not None:
+                names |= {str(text.value) for text in output.texts()}
+    return frozenset(names)
 
 
 def _written(step: Step) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,7 +10,7 @@ from functools import lru_cache
 from jinja2 import Environment, nodes
 
 from noetl.playbook.model import Place
-from noetl.playbook.problems import nearest
+from noetl.playbook.problems import nearest, slip
 from noetl.playbook.templates import NO_CLOCK, compiled, is_clock
 from noetl.playbook.tree import Node
 
@@ -61,6 +62,15 @@ def instead_of(name: str, known: Iterable[str]) -> str:
         return NO_CLOCK
     close = nearest(name, known)
     return f"did you mean {close}?" if close else "declare it under workload, or give it as input"
+
+
+def may_be_given(name: str, known: Iterable[str], source: str) -> bool:
+    """Tell whether a request may bring a value of a name that the playbook does not have.
+
+    A misspelt name, a clock and a function of a template are nothing that a request brings.
+    """
+    is_called = re.search(rf"\b{name}\s*\(", source) is not None
+    return not is_called and not is_clock(name) and slip(name, known) is None
 
 
 def place_in(node: Node, line: int) -> Place:

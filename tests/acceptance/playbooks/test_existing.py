@@ -223,6 +223,7 @@ async def test_what_older_playbooks_say_in_other_words_is_done(run: Run) -> None
     assert asked.workload["at"] == snowflake_time(asked.execution_id).isoformat()
     assert asked.results["/people/show"].data == {"user": "ada", "audience": "https://example.org/me"}
     assert asked.results["people/end"].data == {"asked": 7}
+    assert (await run("value_not_declared", town="Ulm")).results["a"].data == ["Ulm", "eu"]
     scripts = await run("script_inline")
     assert (scripts.results["greet"].data, scripts.results["count"].data["stdout"]) == ({"text": "hello moon"}, "3\n")
     ruled = await run("rule_with_an_empty_else")

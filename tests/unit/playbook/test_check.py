@@ -25,6 +25,15 @@ def test_a_clock_is_told_what_to_use_instead() -> None:
         assert "take it in a python task, or in SQL" in (told["undefined_name"] or "")
 
 
+def test_a_name_that_only_a_request_can_bring_refuses_nothing() -> None:
+    body = 'workload: {api: x}\nworkflow: [{step: a, tool: {kind: http, url: "{{ api }}{{ town }}"}}]'
+    assert [(one.code, one.severity) for one in problems_of(HEAD + body)] == [("undefined_name", "warning")]
+    broken = 'workload: {api: x}\nworkflow: [{step: a, tool: {kind: http, of: 1, url: "{{ town }}", params: {x: "{{ apii }}"}}}]'
+    assert [(code, hint) for code, _, hint in codes(broken) if code == "undefined_name"] == [
+        ("undefined_name", "did you mean api?")
+    ]
+
+
 def test_a_program_is_not_a_template() -> None:
     assert codes("workflow: [{step: a, tool: {kind: python, code: \"result = f'{{x}}'\"}}]") == []
 
