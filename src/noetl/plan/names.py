@@ -70,7 +70,7 @@ def view(result: Result, loaded: Any = NOT_LOADED) -> View:
         before |= {"_ref": msgspec.to_builtins(result.ref), "_uri": result.ref.uri, "_store": TIER}
     if result.accumulated is not None:
         before["accumulated"] = result.accumulated
-    beside = {**result.selected, "data": data, "status": result.status}
+    beside = {**result.selected, "data": data, "context": data, "status": result.status}
     if result.last_task is not None:
         beside["results"] = {**result.tasks, result.last_task: data}
     return View(value, before=before, beside=beside)

@@ -159,7 +159,7 @@ class _Names:
         if scope == "keychain" and name not in self._keychain:
             hint = suggest(name, self._keychain) or "declare it under keychain"
             self._problems.error("unknown_secret", f"there is no keychain entry {name}", at, hint)
-        elif scope == "ctx" and name not in self._ctx and not uses.is_guarded(path[:2]):
+        elif scope == "ctx" and name not in {*self._ctx, *self._playbook.workload} and not uses.is_guarded(path[:2]):
             self._problems.warning("never_set", f"ctx.{name} is set nowhere", at, _close(name, self._ctx))
         elif scope == "workload" and name not in self._playbook.workload and not uses.is_guarded(path[:2]):
             hint = _close(name, self._playbook.workload) or "declare it there, so that it has a default"

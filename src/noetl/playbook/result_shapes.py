@@ -106,7 +106,7 @@ NATS_RESULTS: Final = {name: _shape(f"a nats task with {name}", *fields) for nam
 STORED: Final = _shape("an artifact task with put", *_REFERENCE, *sorted(REFERENCE_FIELDS))
 STARTED: Final = _shape("a playbook task that does not wait", "execution_id")
 LOOP: Final = _shape("a loop", "total", "completed", "failed", "frames", "results", "stats")
-OF_STEPS: Final = ("data", "status", "_ref", "_store", "accumulated", "error", "results")
+OF_STEPS: Final = ("data", "context", "status", "_ref", "_store", "accumulated", "error", "results")
 """What is read of every step beside the fields of its result."""
 OUTPUT: Final = ("status", "data", "ref", "error", "meta", "http", "pg", "py", "shell", "child", "artifacts")
 """What `output` has beside the result."""

@@ -26,6 +26,19 @@ RESERVED = LOCALS | {
 """Names that no workload key, step, task or iterator takes over."""
 
 
+class Shared(dict[str, Any]):
+    """The values of `ctx`. A name that nothing has set is looked up in the workload, and only looked up: it is no part."""
+
+    __slots__ = ("_workload",)
+
+    def __init__(self, ctx: Mapping[str, Any], workload: Mapping[str, Any]) -> None:
+        super().__init__(ctx)
+        self._workload = workload
+
+    def __missing__(self, name: str) -> Any:
+        return self._workload[name]
+
+
 class Names(dict[str, Any]):
     """The names of one run of a step, or of one row of it, with the writes made so far by dotted path.
 
@@ -76,7 +89,7 @@ class Names(dict[str, Any]):
 
     def put_ctx(self, ctx: Mapping[str, Any], changed: Iterable[str]) -> None:
         """Take over the shared values, of which those at some dotted paths have changed."""
-        self["ctx"] = ctx
+        self["ctx"] = Shared(ctx, self.get("workload", _EMPTY))
         for path in changed:
             name = path.partition(".")[0]
             if name not in RESERVED and name not in self._above and name not in self._own:
@@ -132,7 +145,7 @@ def names_of(
     names: dict[str, Any] = {**workload, **ctx, "job": job, **results}
     names |= {
         "workload": workload,
-        "ctx": ctx,
+        "ctx": Shared(ctx, workload),
         "iter": {},
         "step": {},
         "input": input,

@@ -277,3 +277,13 @@ async def test_an_answer_is_asked_for_again_by_its_status(run: Run) -> None:
 def test_every_file_of_the_corpus_is_run_here() -> None:
     source = Path(__file__).read_text()
     assert [file.stem for file in CORPUS.glob("*.yaml") if f'"{file.stem}' not in source] == []
+
+
+async def test_ctx_falls_back_on_the_workload_and_context_is_a_result(run: Run) -> None:
+    state = await run("shared_and_context")
+    assert state.results["push"].data == {
+        "page": [2, 2],
+        "region": "north",
+        "place": {"region": "north", "page": 1, "none": "-"},
+        "shared": {"page": 2},
+    }

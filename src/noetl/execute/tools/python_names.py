@@ -1,4 +1,4 @@
-"""Names that users' code finds besides its input: `json`, `args`, `context` and `execution_id`.
+"""Names that users' code finds besides its input: `json`, `args`, `context`, `ctx` and `execution_id`.
 
 Loaded by path in interpreters that may lack NoETL, so it imports the standard library alone, and as little as it can.
 """
@@ -21,7 +21,13 @@ def given_names(
 ) -> dict[str, Any]:
     """Return the names; whatever the input calls the same comes before them."""
     context = Context({"execution_id": execution_id, **given}, ask, listed)
-    return {"json": json, "args": dict(given), "context": context, "execution_id": execution_id}
+    return {
+        "json": json,
+        "args": dict(given),
+        "context": context,
+        "ctx": Context({}, ask, listed),  # without the input, which may call a value of its own the same
+        "execution_id": execution_id,
+    }
 
 
 class Context(dict):  # type: ignore[type-arg]
