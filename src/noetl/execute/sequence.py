@@ -350,7 +350,7 @@ _DEFERRED = Outcome(data={"deferred": True})
 
 def _view(data: Any, told: dict[str, Any]) -> View:
     """Return what a task came to as its name shows it."""
-    return View(data, beside={name: told[name] for name in ("data", "status", "error")})
+    return View(data, beside={"result": data, **{name: told[name] for name in ("data", "status", "error")}})
 
 
 def _views_in(given: dict[str, Any]) -> dict[str, View]:

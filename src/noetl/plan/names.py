@@ -60,7 +60,10 @@ def whole(result: Result, loaded: Any = NOT_LOADED) -> Any:
 
 
 def view(result: Result, loaded: Any = NOT_LOADED) -> View:
-    """Return how a step's result looks in templates: its own fields, and beside them `data`, `status` and the like."""
+    """Return how a step's result looks in templates: its own fields, and beside them `data`, `status` and the like.
+
+    `result` is an older word for `data`.
+    """
     value = data = whole(result, loaded)
     if isinstance(data, Mapping) and data.keys() - {"results"} == COUNTS:
         # As older playbooks read them; derived here, never recorded.
@@ -70,7 +73,7 @@ def view(result: Result, loaded: Any = NOT_LOADED) -> View:
         before |= {"_ref": msgspec.to_builtins(result.ref), "_uri": result.ref.uri, "_store": TIER}
     if result.accumulated is not None:
         before["accumulated"] = result.accumulated
-    beside = {**result.selected, "data": data, "context": data, "status": result.status}
+    beside = {**result.selected, "data": data, "context": data, "result": data, "status": result.status}
     if result.last_task is not None:
         beside["results"] = {**result.tasks, result.last_task: data}
     return View(value, before=before, beside=beside)

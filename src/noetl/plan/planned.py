@@ -244,7 +244,7 @@ def reads_of(value: Any) -> Reads:
 def _may_show_rows(path: tuple[str | int, ...]) -> bool:
     """Tell whether a path may lead to what a loop's rows came to, should its name be that of a loop."""
     name, *rest = path
-    if rest[:1] == ["data"]:
+    if rest[:1] in (["data"], ["result"]):
         rest = rest[1:]
     elif name == "output" and rest and rest[0] in ENVELOPE:
         return False

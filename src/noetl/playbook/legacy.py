@@ -87,10 +87,14 @@ class _Legacy(LegacyTasks):
             step = self._iterator(step, tool)
             tool = step.mapping["tool"]
         tool = self.tool(tool)
-        output = step.get("output")
-        if output is not None and isinstance(output.value, dict):
-            self.say("output on a step", "move it into the tool", step.key_place("output"))
-            step, tool = step.without("output"), self.with_output(tool, output)
+        for word in ("output", "result"):
+            output = step.get(word)
+            if output is None or not isinstance(output.value, dict):
+                continue
+            if word == "result" and not output.mapping.keys() & {"output_select", "store"}:
+                continue  # said of something else, which the grammar refuses
+            self.say(f"{word} on a step", "write output inside the tool", step.key_place(word))
+            step, tool = step.without(word), self.with_output(tool, output)
         return step.with_entry("tool", tool, step.key_place("tool"))
 
     def _retry(self, step: Node) -> Node:

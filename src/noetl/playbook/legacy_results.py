@@ -14,7 +14,7 @@ from noetl.playbook.tree import Node
 _OLD: Final = {
     "result": (("result", "output.data"),),
     "response": (("response", "output.data"),),
-    "outcome": ((r"outcome\.result", "output.data"), ("outcome", "output")),
+    "outcome": ((r"outcome\.(?:result|response)", "output.data"), ("outcome", "output")),
 }
 """Each older name, and what stands for it now."""
 _OF_STEPS: Final = (("set",), ("next",))

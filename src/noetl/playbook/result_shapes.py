@@ -106,7 +106,7 @@ NATS_RESULTS: Final = {name: _shape(f"a nats task with {name}", *fields) for nam
 STORED: Final = _shape("an artifact task with put", *_REFERENCE, *sorted(REFERENCE_FIELDS))
 STARTED: Final = _shape("a playbook task that does not wait", "execution_id")
 LOOP: Final = _shape("a loop", "total", "completed", "failed", "frames", "results", "stats")
-OF_STEPS: Final = ("data", "context", "status", "_ref", "_store", "accumulated", "error", "results")
+OF_STEPS: Final = ("data", "context", "result", "status", "_ref", "_store", "accumulated", "error", "results")
 """What is read of every step beside the fields of its result."""
 OUTPUT: Final = ("status", "data", "ref", "error", "meta", "http", "pg", "py", "shell", "child", "artifacts")
 """What `output` has beside the result."""
@@ -152,8 +152,9 @@ def shape_of_step(step: Step) -> ResultShape | None:
     if step.is_sequence and step.loop is None:
         tasks = ResultShape("the list of tasks", {task.name: shape_of_task(task) for task in step.tasks})
         named = ResultShape(named.what, {**named.fields, "results": tasks}, named.numbered)
-    # `data` is the whole result, unless the result has a field of that name.
-    return named if "data" in shape.fields else ResultShape(named.what, {**named.fields, "data": shape}, named.numbered)
+    # `data` is the whole result, unless the result has a field of that name; so is `result`.
+    all_of_it = {name: shape for name in ("data", "result") if name not in shape.fields}
+    return ResultShape(named.what, {**named.fields, **all_of_it}, named.numbered)
 
 
 def _may_end(task: Task) -> bool:

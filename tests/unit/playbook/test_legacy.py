@@ -55,6 +55,7 @@ def test_selected_names_become_paths_on_the_last_task() -> None:
     assert found.steps["a"].tasks[0].output is None
     assert found.steps["a"].tasks[1].output.select == (Select("$.total", "total"),)
     assert found.steps["b"].tasks[0].output.select == (Select("$.total", "total"),)
+    assert legacy("result_on_a_step").steps["a"].tasks[1].output.select == (Select("$.total", "total"),)
 
 
 def test_a_frame_policy_becomes_the_frame() -> None:

@@ -27,6 +27,7 @@ def names() -> Names:
         "listed": view(Result(data=[1, 2])),
         "nothing": view(Result()),
         "number": view(Result(data=7)),
+        "own": view(Result(data={"result": "own"})),
     }
     made = names_of(
         execution_id=1, workload={"page": 1, "w": {}}, ctx={"page": 2}, results=results,
@@ -62,6 +63,8 @@ def by_jinja(source: str) -> str:
         ("{{ nothing is none }}", True),
         # and has its names before a dot
         ("{{ listed.data }}", [1, 2]),
+        ("{{ listed.result[1] + query.result.rows[0].id }}", 6),
+        ("{{ own.result }}", "own"),
         ("{{ listed[1] + listed['data'][0] }}", 3),
         ("{{ listed.status }}", "ok"),
         ("{{ nothing.status }}", "ok"),
