@@ -40,7 +40,7 @@ async def take(call: Call, wanted: Wanted) -> Taken:
         with suppress(errors.Error):
             await pulled.unsubscribe()
             # Until the server knows, it may hand the next message to a request that nobody waits for any more.
-            await client.flush(_ANSWER_SECONDS)
+            await client.flush()
 
     async def settle(*, recorded: bool) -> None:
         if recorded:
