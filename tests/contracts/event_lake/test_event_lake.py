@@ -89,11 +89,13 @@ async def _follow_slow_commits(ground: LakeGround, other: LakeGround) -> None:
     following = asyncio.create_task(ground.lake.sync(follow=True, told=told, stop=stop))
     stream = execution_stream(ground.scope, ground.runtime.ids.mint())
     async with ground.runtime.ledger.decision(ground.scope) as slow:
+        # On a slow machine the server would end the transaction for having been idle.
+        await slow.connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         await slow.append(stream, [ground.drafts.execution(stream.execution_id or 0)])
         appending = asyncio.create_task(ground.write(3))
         await other.write(2)
         with suppress(TimeoutError):
-            # It may not wait for ever: the server ends transactions that are idle for too long.
+            # What follows may have nothing to tell before this transaction has ended.
             async with asyncio.timeout(3):
                 await seen.wait()
     await appending
