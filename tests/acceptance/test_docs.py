@@ -51,6 +51,8 @@ PAGE_SECONDS = 600
 """How long the commands of a page may take; where Spark is among them, most of it is its start."""
 EVENTS_ALONE = {"event-lake.md", "replay-on-spark.md"}
 """Pages that bring the lake up to date and ask for no facts; the README's commands make those."""
+LONG = {"event-lake.md", "lineage.md", "replay-on-spark.md", "sources.md"}
+"""Pages whose commands last longer than 20 seconds, most of it for Spark."""
 INSTALLED = {"sources.md"}
 """Pages with the `noetl` that is installed: the quick one resumes a source before the turn that was to stop has ended."""
 
@@ -253,7 +255,13 @@ def test_the_files_of_alerts_of_the_documents_are_good(page: Path) -> None:
 
 @pytest.mark.service
 @pytest.mark.timeout(PAGE_SECONDS + 60)
-@pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in LONG else [])
+        for page in pages_with("sh")
+    ],
+)
 def test_the_commands_of_the_documents_run_in_order(page: Path, spark_cache: Path, quick_programs: Path) -> None:
     commands = [block for block in blocks_of(page, "sh") if not is_ignored(block)]
     programs = Path(sys.executable).parent if page.name in INSTALLED else quick_programs

@@ -93,6 +93,7 @@ async def cut_off(owner_url: str) -> None:
     await admin.close()
 
 
+@pytest.mark.slow
 async def test_what_is_late_is_left_out_alike(database: Database, spark_drivers: SharedDrivers) -> None:
     """INV-96."""
     async with standing(database, AnsweringDrivers(spark_drivers), spark_drivers.options) as ground:

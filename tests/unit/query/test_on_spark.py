@@ -32,6 +32,7 @@ def relations(spark_drivers: SharedDrivers) -> dict[str, Relation]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_ordinary_analytics_run_on_spark(spark_drivers: SharedDrivers, relations: dict[str, Relation]) -> None:
     spark = OnSpark(spark_drivers)

@@ -84,6 +84,7 @@ def utc(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).replace(tzinfo=None)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_facts_equal_projections_tasks_and_what_the_events_say(
     playbooks: Playbooks, pipelines: TestedPipelines, lake: Lake
