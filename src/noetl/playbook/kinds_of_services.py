@@ -43,7 +43,7 @@ SERVICE_KINDS: Final[Mapping[str, Kind]] = {
             "arguments": Field(_OBJECT, "The tool's arguments, or their JSON text; input if left out."),
             "params": Field(_OBJECT, "What goes with other methods."),
             "protocol_version": Field(TEXT, "The version of the protocol that is offered to the server."),
-            "client_name": Field(TEXT, "What the server is told of who asks; noetl if left out."),
+            "client_name": Field(TEXT, "Name under which the task introduces itself to the server; `noetl` by default."),
             "client_version": Field(TEXT, "The version of who asks."),
             "capabilities": Field(ANYTHING, "Without effect: a task offers none."),
             "request_id": Field(ANYTHING, "Without effect: requests are numbered."),

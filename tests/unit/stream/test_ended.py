@@ -7,47 +7,39 @@ import asyncio
 from noetl.stream.ended import ended
 
 
-async def test_a_task_that_swallowed_a_cancellation_is_cancelled_again() -> None:
-    swallowed = 0
-    begun = asyncio.Event()
+class Stubborn:
+    """A task that swallows cancellations until it has had so many."""
 
-    async def goes_round() -> None:
-        nonlocal swallowed
+    def __init__(self, most: int) -> None:
+        self.most, self.swallowed = most, 0
+        self.begun = asyncio.Event()
+
+    async def run(self) -> None:
         while True:
             try:
-                begun.set()
+                self.begun.set()
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
-                swallowed += 1
-                if swallowed == 3:
+                self.swallowed += 1
+                if self.swallowed == self.most:
                     raise
 
-    task = asyncio.create_task(goes_round())
-    await begun.wait()
+
+async def test_a_task_that_swallowed_a_cancellation_is_cancelled_again() -> None:
+    stubborn = Stubborn(3)
+    task = asyncio.create_task(stubborn.run())
+    await stubborn.begun.wait()
     await ended(task)
-    assert (task.cancelled(), swallowed) == (True, 3)
+    assert (task.cancelled(), stubborn.swallowed) == (True, 3)
 
 
 async def test_no_task_is_left_behind_when_the_caller_is_cancelled_again_and_again() -> None:
-    swallowed = 0
-    begun = asyncio.Event()
-
-    async def goes_round() -> None:
-        nonlocal swallowed
-        while True:
-            try:
-                begun.set()
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                swallowed += 1
-                if swallowed == 4:
-                    raise
-
-    task = asyncio.create_task(goes_round())
+    stubborn = Stubborn(4)
+    task = asyncio.create_task(stubborn.run())
     ending = asyncio.create_task(ended(task))
-    await begun.wait()
+    await stubborn.begun.wait()
     await ended(ending)
-    assert (task.done(), task.cancelled(), ending.cancelled(), swallowed) == (True, True, True, 4)
+    assert (task.done(), task.cancelled(), ending.cancelled(), stubborn.swallowed) == (True, True, True, 4)
 
 
 async def test_what_has_ended_or_failed_is_not_waited_for() -> None:
