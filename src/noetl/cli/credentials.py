@@ -243,7 +243,7 @@ def open_again(yes: bool, as_json: bool) -> None:
     if not yes:
         click.confirm("Whoever reaches this machine's loopback may then do everything. Go on?", abort=True)
     ended = asyncio.run(_open_again())
-    was = f"{ended} ended tokens no longer count." if ended else "No token was ever made: it is open already."
+    was = f"Ended tokens that no longer count: {ended}." if ended else "It was open already."
     _print({"ended_tokens": ended}, as_json, f"No token is asked for on the loopback until the next is made. {was}")
 
 

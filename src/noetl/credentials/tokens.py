@@ -148,7 +148,7 @@ class ApiTokens:
             live = sorted(row["name"] for row in rows if row["live"])
             if live:
                 raise Denied(
-                    f"{len(live)} tokens are live: {', '.join(live[:5])}",
+                    f"tokens are live: {', '.join(live[:5])}",
                     hint="revoke them first with `noetl credentials token revoke`",
                 )
         return len(rows)
