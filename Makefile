@@ -4,10 +4,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check bench lock verify clean
+.PHONY: help setup demo test test-slow test-attacks check bench lock verify clean
 
 help: ## Show what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "NoETL needs Python 3.11 or newer (set PYTHON=...)"; exit 2; }
@@ -30,7 +30,11 @@ test: $(READY) ## Run the tests, with the servers they need
 
 test-slow: $(READY) ## Run the tests that start Spark over and over: clusters, drivers, kills, the ledger on them
 	@$(BIN)/python -m compileall -q src
-	$(BIN)/python -m pytest -n 2 --max-worker-restart 0 --dist loadgroup -o faulthandler_timeout=1300 -m slow $(ARGS)
+	$(BIN)/python -m pytest -n 2 --max-worker-restart 0 --dist loadgroup -o faulthandler_timeout=1300 -m slow --ignore tests/attacks $(ARGS)
+
+test-attacks: $(READY) ## Run every attack, the long ones too: forged reports, hostile input, damaged files, floods
+	@$(BIN)/python -m compileall -q src
+	$(BIN)/python -m pytest -n 2 --max-worker-restart 0 --dist loadgroup -o faulthandler_timeout=1300 tests/attacks $(ARGS)
 
 check: $(READY) ## Lint, types, layers, generated files, invariants
 	$(BIN)/ruff check .

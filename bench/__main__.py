@@ -14,6 +14,7 @@ GROUPS = {
     "append": ("append.batch100", "append.concurrent64"),
     "backfill": ("backfill.queue", "backfill.preview_s"),
     "bulk-replay": ("bulk-replay.ledger", "bulk-replay.lake", "bulk-replay.growth"),
+    "chain": ("chain.batch100", "chain.concurrent64"),
     "cron": ("cron.tick",),
     "lake": ("lake.rate", "lake.lag_p95_ms"),
     "loop": ("loop.item_ms",),

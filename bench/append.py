@@ -30,16 +30,16 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
 
 async def _batch(on: Ground, rounds: int) -> Figure:
     async def ours(_: int) -> float:
-        stream, batches = _batches(on)
+        stream, work = batches(on)
         began = time.perf_counter()
-        for batch in batches:
+        for batch in work:
             await on.ledger.append(stream, batch)
         return BATCHES * 100 / (time.perf_counter() - began)
 
     async def floor(_: int) -> float:
-        batches = [on.bare_columns(batch) for batch in _batches(on)[1]]
+        bare = [on.bare_columns(batch) for batch in batches(on)[1]]
         began = time.perf_counter()
-        for columns in batches:
+        for columns in bare:
             await on.insert_bare(columns)
         return BATCHES * 100 / (time.perf_counter() - began)
 
@@ -48,13 +48,13 @@ async def _batch(on: Ground, rounds: int) -> Figure:
 
 async def _concurrent(on: Ground, rounds: int) -> Figure:
     async def ours(_: int) -> float:
-        work = [_items(on, EACH) for _ in range(APPENDERS)]
+        work = [items(on, EACH) for _ in range(APPENDERS)]
         began = time.perf_counter()
-        await asyncio.gather(*(_one_by_one(on, stream, drafts) for stream, drafts in work))
+        await asyncio.gather(*(one_by_one(on, stream, drafts) for stream, drafts in work))
         return APPENDERS * EACH / (time.perf_counter() - began)
 
     async def floor(_: int) -> float:
-        rows = [on.bare_columns([draft]) for draft in _items(on, 400)[1]]
+        rows = [on.bare_columns([draft]) for draft in items(on, 400)[1]]
         began = time.perf_counter()
         for columns in rows:
             await on.insert_bare(columns)
@@ -63,17 +63,19 @@ async def _concurrent(on: Ground, rounds: int) -> Figure:
     return Figure.ratio("append.concurrent64", *await alternating(ours, floor, rounds), "events/s", 5.0, "more")
 
 
-async def _one_by_one(on: Ground, stream: Stream, drafts: list[Draft]) -> None:
+async def one_by_one(on: Ground, stream: Stream, drafts: list[Draft]) -> None:
+    """Append drafts one after the other."""
     for draft in drafts:
         await on.ledger.append(stream, [draft])
 
 
-def _batches(on: Ground) -> tuple[Stream, list[list[Draft]]]:
-    stream, drafts = _items(on, BATCHES * 100)
+def batches(on: Ground) -> tuple[Stream, list[list[Draft]]]:
+    """Make a stream's events in batches of a hundred."""
+    stream, drafts = items(on, BATCHES * 100)
     return stream, [drafts[start : start + 100] for start in range(0, len(drafts), 100)]
 
 
-def _items(on: Ground, count: int) -> tuple[Stream, list[Draft]]:
+def items(on: Ground, count: int) -> tuple[Stream, list[Draft]]:
     """Make events as a loop has them: ids, a step, a small item and some context, about 300 bytes of JSON."""
     execution_id, loop_id = on.ids.mint(), on.ids.mint()
     drafts = [

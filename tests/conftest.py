@@ -23,6 +23,9 @@ pytest_plugins = [
 # What this program says of itself is checked in every process that a test starts.
 os.environ["NOETL_STRICT_EVENTS"] = "1"
 
+# Where root runs the tests, tasks of the workers they start write to directories of root's own.
+os.environ.setdefault("NOETL_WORKER__ISOLATION", "namespace" if os.geteuid() == 0 else "auto")
+
 # Small jobs in many JVMs: compiling them quickly takes less time than running them quickly would save.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 

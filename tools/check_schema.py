@@ -38,7 +38,7 @@ def _listed(schema: Path) -> Iterator[str]:
 def _carried(schema: Path) -> Iterator[str]:
     """A file that is not as the baseline had it is carried by a migration.
 
-    A table is carried by its name, a file of many statements by a comment that names it, since a migration has only those that
+    A table or type is carried by its name, a file of many statements by a comment that names it, since a migration has only those that
     changed (`tests/contracts/test_migrations.py` compares what comes of them), and everything else whole.
     """
     known = dict(line.split()[::-1] for line in (schema / LOCK).read_text().splitlines())
@@ -47,9 +47,9 @@ def _carried(schema: Path) -> Iterator[str]:
         text = (schema / name).read_text()
         if known.get(name) == sha256_hex(text.encode()):
             continue
-        if name.startswith("tables/"):
+        if name.startswith(("tables/", "types/")):
             stem = rf"noetl\.{Path(name).stem}\b"
-            carried = re.search(rf"((ALTER|CREATE) TABLE|INDEX \w+ ON) {stem}", scripts) is not None
+            carried = re.search(rf"((ALTER|CREATE) (TABLE|TYPE)|INDEX \w+ ON) {stem}", scripts) is not None
         else:
             carried = f"-- {name}\n" in scripts if "/" not in name else text.strip() in scripts
         if not carried:

@@ -7,7 +7,9 @@
     │  ├─ FoldFailed        a user's fold cannot take an event
     │  ├─ PlaybookInvalid   a playbook with problems, all of them at once
     │  ├─ TemplateFailed    a template that cannot be rendered
+    │  │  └─ TemplateUnbounded  one that takes more steps or time than it may
     │  ├─ ChildTooDeep      executions start each other deeper than they may
+    │  ├─ ReportRefused     a worker reports what its grant does not allow
     │  └─ LocatorInvalid    text that is no noetl:// locator
     ├─ Conflict             somebody else was first                            (superseded)
     │  ├─ VersionConflict   the stream is not at the expected version
@@ -19,10 +21,12 @@
     │  ├─ PayloadMissing    no object under that digest
     │  └─ HistoryNotKept    older than what retention keeps
     ├─ Corrupt              bytes do not match their digest                    (terminal)
+    │  └─ Damaged           a file of a dataset is not what was committed
     ├─ Erased               the tenant's key was destroyed                     (terminal)
     ├─ PayloadCollected     garbage collection took the object: store it again (transient)
     ├─ Unavailable          a server does not answer                           (transient)
-    │  └─ EventsWait        accepted, and on the way into the ledger
+    │  ├─ EventsWait        accepted, and on the way into the ledger
+    │  └─ FramesOpen        a loop cannot end while frames of it wait for an owner
     └─ Unsupported          this build or server cannot do that                (terminal)
 
 The disposition tells a caller what to do: *terminal* errors are reported, *transient* ones are tried again, and
@@ -89,10 +93,22 @@ class TemplateFailed(InputError):
     code = "template_failed"
 
 
+class TemplateUnbounded(TemplateFailed):
+    """A template takes more steps or time than it may: its error names the playbook's field."""
+
+    code = "template_unbounded"
+
+
 class ChildTooDeep(InputError):
     """Executions start each other deeper than `runtime.scheduler.max_child_depth` allows."""
 
     code = "child_too_deep"
+
+
+class ReportRefused(InputError):
+    """A worker's report says what its grant does not allow; nothing of it is recorded."""
+
+    code = "report_refused"
 
 
 class LocatorInvalid(InputError):
@@ -162,6 +178,12 @@ class Corrupt(NoetlError):
     code = "corrupt"
 
 
+class Damaged(Corrupt):
+    """A file of a dataset is not what was committed."""
+
+    code = "damaged"
+
+
 class Erased(NoetlError):
     """The tenant's key was destroyed, so its data can no longer be read."""
 
@@ -186,6 +208,12 @@ class EventsWait(Unavailable):
     """What was asked for is accepted, and its events are still on their way into the ledger."""
 
     code = "events_wait"
+
+
+class FramesOpen(Unavailable):
+    """Frames of a loop wait for another owner, so the loop cannot end yet."""
+
+    code = "frames_open"
 
 
 class Unsupported(NoetlError):

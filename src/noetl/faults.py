@@ -19,6 +19,7 @@ POINTS: dict[str, str] = {
     "append.before_heads": "transaction open, keys and inline rows written, no shard head taken",
     "append.after_heads": "events are numbered and inserted, shard heads held, not committed",
     "append.after_commit": "committed, the caller has not been told",
+    "decide.lengthy": "a lengthy decision is noted as begun, nothing of it is evaluated",
     "decide.before_record": "a decision is made, nothing of it is sent",
     "decide.after_record": "a decision is recorded, its maker has not gone on",
     "claim.before_record": "a worker chose a command, no lease is written",

@@ -127,7 +127,9 @@ def run_commands(blocks: list[Block], home: Path, spark_cache: Path, programs: P
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = str(taken.getsockname()[1])
-    told = [f": {block.place}\n{block.text.replace(SERVER_PORT, port)}" for block in blocks]
+    # A page names the home directory that a reader has; here it is the test's own.
+    texts = [block.text.replace(SERVER_PORT, port).replace(".noetl/", f"{home}/") for block in blocks]
+    told = [f": {block.place}\n{text}" for block, text in zip(blocks, texts, strict=True)]
     # Servers and workers that a page starts in the background end with the shell.
     script = "\n".join(
         ["set -euo pipefail", "trap 'jobs -p | xargs -r kill 2>/dev/null; wait' EXIT", prelude, "set -x", *told]

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import asyncpg
 import pytest
@@ -80,7 +81,7 @@ def user_process(home: Path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
 def copy_of(template: Path, home: Path) -> Path:
     home.mkdir(parents=True)
     home.chmod(0o711)
-    for name in ("postgres", "postgres.password"):
+    for name in ("postgres", "postgres.pgpass"):
         subprocess.run(["cp", "-a", str(template / name), str(home / name)], check=True)
     return home
 
@@ -261,29 +262,59 @@ async def test_settings_roles_and_encoding_are_the_promised_ones(home: Path) -> 
     assert found == expected
 
 
-async def test_tcp_asks_for_the_password(home: Path) -> None:
+@pytest.mark.parametrize("tcp", [False, True], ids=["socket", "tcp"])
+async def test_everybody_is_asked_for_the_password_which_no_url_holds(home: Path, tcp: bool) -> None:
+    """INV-198."""
+    kept = home / "postgres.pgpass"
     with EmbeddedServer(home) as server:
-        url = server.url(tcp=True)
-        assert await ask(url, "SELECT 1") == 1
-        assert (home / "postgres.password").stat().st_mode & 0o777 == 0o600
-        wrong = url.replace((home / "postgres.password").read_text().strip(), "wrong")
-        with pytest.raises(asyncpg.InvalidPasswordError):
-            await ask(wrong, "SELECT 1")
+        assert kept.stat().st_mode & 0o777 == 0o600
+        for role in ("noetl_owner", "noetl_admin"):
+            url = server.url(role, tcp=tcp)
+            assert kept.read_text().strip().rpartition(":")[2] not in url
+            assert await ask(url, "SELECT 1") == 1
+            for shown in ("", "&password=wrong"):
+                with pytest.raises(asyncpg.InvalidPasswordError):
+                    await ask(url.replace(quote(str(kept), safe=""), "") + shown, "SELECT 1")
 
 
-async def test_another_role_gets_in_by_tcp_once_its_password_is_set(home: Path) -> None:
+async def test_another_role_gets_in_once_its_password_is_set(home: Path) -> None:
     with EmbeddedServer(home) as server:
         await ask(server.url(), 'CREATE ROLE "reader" LOGIN')
-        with pytest.raises(asyncpg.InvalidPasswordError):
-            await ask(server.url("reader", tcp=True), "SELECT 1")
+        for tcp in (False, True):
+            with pytest.raises(asyncpg.InvalidPasswordError):
+                await ask(server.url("reader", tcp=tcp), "SELECT 1")
         server.set_password("reader")
-        assert await ask(server.url("reader", tcp=True), "SELECT 1") == 1
+        for tcp in (False, True):
+            assert await ask(server.url("reader", tcp=tcp), "SELECT 1") == 1
         with pytest.raises(ConfigError, match="nobody_here"):
             server.set_password("nobody_here")
 
 
+@pytest.mark.parametrize("running", [False, True], ids=["stopped", "running"])
+async def test_a_database_that_let_everybody_in_is_closed_at_the_next_start(home: Path, running: bool) -> None:
+    """INV-198: its roles, data and port stay; the password that lay open before is worth nothing."""
+    with EmbeddedServer(home) as server:
+        await ask(server.url(), "CREATE ROLE noetl_runtime LOGIN")
+        await ask(server.url(), "CREATE TABLE kept AS SELECT 42 AS answer")
+        before, old = server.status().port, (home / "postgres.pgpass").read_text()
+        (home / "postgres" / "pg_hba.conf").write_text("local all all trust\n")
+        await ask(server.url("noetl_admin"), "SELECT pg_reload_conf()")
+        (home / "postgres.pgpass").rename(home / "postgres.password")
+        if running:
+            server.start()
+    with EmbeddedServer(home) as server:
+        assert server.status().port == before
+        assert await ask(server.url("noetl_runtime"), "SELECT 1") == 1
+        assert await ask(server.url(), "SELECT answer FROM kept") == 42
+        without = server.url("noetl_admin").replace("passfile", "application_name")
+        with pytest.raises(asyncpg.InvalidPasswordError):
+            await ask(without, "SELECT 1")
+        assert (home / "postgres.pgpass").read_text() != old
+        assert not (home / "postgres.password").exists()
+
+
 async def test_a_lost_password_file_is_replaced(home: Path) -> None:
-    (home / "postgres.password").unlink()
+    (home / "postgres.pgpass").unlink()
     with EmbeddedServer(home) as server:
         assert await ask(server.url(tcp=True), "SELECT 1") == 1
 

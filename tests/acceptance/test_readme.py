@@ -47,3 +47,9 @@ def test_every_command_of_the_readme_runs_in_order(spark_cache: Path, quick_prog
     assert re.search(r"^north +2 +62\.00", printed, re.MULTILINE)
     assert '["HELLO, BARBARA!"]' in printed
     assert printed.count("Nothing differs.") == 3
+    assert re.search(
+        r"^The proof holds: \d+ events of execution \d+ stand unchanged under the head of", printed, re.MULTILINE
+    )
+    assert re.search(
+        r"^chain: \d+ events held against their leaves, \d+ links, \d+ signed heads$", printed, re.MULTILINE
+    )

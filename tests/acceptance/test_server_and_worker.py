@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import threading
@@ -40,6 +41,19 @@ workflow:
     tool: {kind: noop}
 """
 
+LONG = """\
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: long, path: demo/long}
+workload: {begun: "", go: ""}
+workflow:
+  - step: each
+    loop: {in: "{{ range(4) }}", iterator: n, spec: {mode: parallel, max_in_flight: 1, frame: {max_rows: 1}}}
+    tool:
+      kind: shell
+      command: "[ {{ n }} -ne 1 ] || { echo > {{ workload.begun }}; cat {{ workload.go }}; }"
+"""
+
 
 @pytest.fixture
 def begin(noetl: Noetl, tmp_path: Path) -> Iterator[Begin]:
@@ -66,8 +80,9 @@ def ended(noetl: Noetl, execution_id: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("remote", [True, False], ids=["over HTTP", "on the database"])
 def test_a_worker_does_what_is_asked_over_http_and_finishes_it_when_it_is_told_to_stop(
-    remote: bool, noetl: Noetl, begin: Begin
+    remote: bool, noetl: Noetl, begin: Begin, tmp_path: Path
 ) -> None:
+    """INV-181: of a loop it finishes the frame in hand, and another worker goes on with the next."""
     server = begin("server", "--port", "0")
     url = line(server).removeprefix("listening on ")
     worker = begin("worker", "--slots", "2", *(["--server", url] if remote else []))
@@ -84,15 +99,30 @@ def test_a_worker_does_what_is_asked_over_http_and_finishes_it_when_it_is_told_t
         facts = ended(noetl, call(f"{url}/api/execute", {"path": f"existing/{name}"})["execution_id"])
         assert (facts["status"], facts["error"]) == ("COMPLETED", None)
 
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    os.mkfifo(begun)
+    os.mkfifo(go)
+    (tmp_path / "long.yaml").write_text(LONG)
+    assert noetl("catalog", "register", "long.yaml")[0] == 0
+    gates = {"begun": str(begun), "go": str(go)}
+    long = call(f"{url}/api/execute", {"path": "demo/long", "payload": gates})["execution_id"]
+    begun.read_text()
     slow = call(f"{url}/api/execute", {"path": "demo/hello", "payload": {"seconds": 1}})["execution_id"]
     noetl("events", slow, "--type", "command.claimed", "--limit", "1", "--follow")
     worker.send_signal(signal.SIGTERM)
     assert line(worker) == "SIGTERM: finishing what is under way; once more stops at once"
+    go.write_text("on")
     assert worker.wait(30) == 0
     states = {
         step["step"]: step["status"] for step in json.loads(noetl("executions", "show", slow, "--json")[1])["steps"]
     }
     assert states == {"greet": "completed", "each": "running"}, "it finished its command and took nothing new"
+    begin("worker", "--slots", "2", *(["--server", url] if remote else []))
+    facts = ended(noetl, long)
+    assert (facts["status"], facts["steps"][0]["done"]) == ("COMPLETED", 4)
+    told = noetl("why", long, "each")[1]
+    assert "attempt 1 was handed back" in told
+    assert "was lost" not in told
     server.send_signal(signal.SIGINT)
     assert server.wait(30) == 0
 

@@ -48,7 +48,7 @@ COLUMNS = {**OPEN_WORK, **KEYS}
 SHOWN = " UNION ALL ".join(f"SELECT '{table}', to_jsonb(r)::text FROM noetl.{table} AS r" for table in COLUMNS)
 
 TABLES = "SELECT relname FROM pg_class WHERE relnamespace = 'noetl'::regnamespace AND relkind = 'r'"
-KEEPING = re.compile("event_.*|stream|shard|idempotency_key").fullmatch
+KEEPING = re.compile("event_.*|stream|shard|idempotency_key|ledger_link").fullmatch
 
 Rows = Mapping[tuple[str, str], Mapping[str, Any]]
 """Rows by table and key."""

@@ -250,6 +250,10 @@ async def test_a_tombstone_cannot_be_set_for_another_organization(database: Data
             await connection.execute("INSERT INTO noetl.payload_tombstone VALUES ('globex', 'care', 'ab')")
 
 
+OF_CHAIN = {"ledger_head", "ledger_identity", "ledger_link", "ledger_node", "pending_leaf"}
+"""Links bind the events of all tenants of a shard."""
+
+
 class TestCatalog:
     """What must hold for every table, also for those that are added later."""
 
@@ -262,7 +266,7 @@ class TestCatalog:
             )
         without = {name for name, columns in rows if not {"tenant_id", "organization_id"} <= set(columns)}
         # The secret of the whole installation is no tenant's; tests/contracts/test_curated.py tells who may read it.
-        assert without == OF_SHARDS | {"curated_secret"}
+        assert without == OF_SHARDS | OF_CHAIN | {"curated_secret"}
 
     async def test_row_level_security_is_forced_wherever_there_is_a_tenant(self, database: Database) -> None:
         async with database.transaction(None) as connection:
@@ -275,7 +279,24 @@ class TestCatalog:
         # The tests above look into each of these: name a new table there.
         # The runtime's role sees no answers of curated views at all; their own tests look into that. What a far side holds
         # back, no role but the projector's sees: tests/faults/projectors/test_projector_rights.py tells so.
-        assert {name for name, _ in rows} == {*TABLES, "curated_answer", "held_event"}
+        assert {name for name, _ in rows} == {*TABLES, "curated_answer", "decision_begun", "held_event"}
+
+    @pytest.mark.parametrize("table", sorted(OF_CHAIN))
+    async def test_links_which_span_tenants_are_read_by_no_role_that_serves_one(
+        self, database: Database, table: str
+    ) -> None:
+        """INV-204."""
+        async with database.transaction(None) as connection:
+            rights = await connection.fetchval(
+                "SELECT array_agg(role) FROM unnest(ARRAY['runtime', 'reaper', 'operator', 'relay', 'retention']) AS role"
+                f" WHERE has_table_privilege('noetl_' || role, 'noetl.{table}', 'SELECT, INSERT, UPDATE, DELETE')"
+            )
+            changes = await connection.fetchval(
+                "SELECT array_agg(role) FROM unnest(ARRAY['projector', 'materializer']) AS role"
+                f" WHERE has_table_privilege('noetl_' || role, 'noetl.{table}', 'UPDATE')"
+            )
+        assert rights is None
+        assert changes is None
 
     async def test_the_runtime_role_does_not_see_which_executions_of_others_moved(self, database: Database) -> None:
         async with database.transaction(None) as connection:

@@ -486,7 +486,8 @@ async def test_an_append_whose_answer_is_lost_after_commit_is_written_once_and_a
     status = postgres_server.status()
     name = owner_url.split("?")[0].rsplit("/", 1)[1]
     async with cut_off(f"{status.socket_dir}/.s.PGSQL.{status.port}", short_directory) as cutter:
-        database = Database(f"postgresql:///{name}?host={short_directory}&port=5432", as_roles=True)
+        proof = owner_url.rpartition("&")[2]
+        database = Database(f"postgresql:///{name}?host={short_directory}&port=5432&{proof}", as_roles=True)
         ledger = PostgresLedger(database)
         warm = drafts.execution(drafts.mint())
         await ledger.append(warm.stream, [warm])

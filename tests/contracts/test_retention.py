@@ -452,6 +452,7 @@ async def test_a_tenant_cannot_see_or_write_the_archives_of_another(place: Place
     assert changed == "UPDATE 0"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_50_000_events_are_archived_and_read_in_bounded_memory(
     database: Database, ledger: PostgresLedger, january: Drafts, tmp_path: Path

@@ -21,7 +21,7 @@ from moto.server import ThreadedMotoServer
 
 from noetl.credentials.providers.aws import AwsSecrets
 from noetl.credentials.providers.azure import AzureSecrets, vault_url
-from noetl.credentials.providers.choice import Providers, all_providers
+from noetl.credentials.providers.choice import Providers
 from noetl.credentials.providers.environment import EnvironmentSecrets
 from noetl.credentials.providers.files import FileSecrets
 from noetl.credentials.providers.gcp import GcpSecrets, resource_name
@@ -303,16 +303,6 @@ def test_names_of_azure_vaults_are_completed_and_need_tls() -> None:
             vault_url("s", FetchOptions(more=more))
 
 
-async def test_where_organizations_do_not_trust_each_other_the_process_lends_its_identity_to_none(
-    vault: Vault, tmp_path: Path
-) -> None:
-    vault.put("a", CANARY)
-    (tmp_path / "b").write_text(CANARY)
-    environ = {"VAULT_ADDR": vault.url, "VAULT_TOKEN": CANARY}
-    strict = all_providers(environ, directory=tmp_path, shared_identity=False)
-    with pytest.raises(Denied, match="needs a credential"):
-        await strict.fetch("vault", "a", FetchOptions())
-    assert await strict.fetch("k8s", "b", FetchOptions()) == {"value": CANARY}
-    assert await all_providers(environ).fetch("vault", "a", FetchOptions()) == {"value": CANARY}
+async def test_a_provider_that_is_not_there_is_told_with_those_there_are() -> None:
     with pytest.raises(InputError, match="'none' is no provider"):
         await Providers({}).fetch("none", "a", FetchOptions())

@@ -24,6 +24,7 @@ from noetl.alerts.writing import AlertWriting
 from noetl.dispatch.drafts import Drafting
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import CommandGrant, FrameGrant
+from noetl.dispatch.reports.commands import tag_of
 from noetl.dispatch.stores import postgres_stores
 from noetl.errors import Conflict, KeyReused
 from noetl.leases import operations
@@ -60,9 +61,9 @@ workflow:
 """
 LOOP = f"""
     loop:
-      in: "{{{{{{{{ range(3) | list }}}}}}}}"
+      in: "{{{{{{{{ range(500) | list }}}}}}}}"
       iterator: n
-      spec: {{{{mode: parallel, max_in_flight: 1, frame: {{{{max_rows: 10, lease_seconds: {SECONDS}, max_attempts: 99}}}}}}}}
+      spec: {{{{mode: parallel, max_in_flight: 1, frame: {{{{max_rows: 500, lease_seconds: {SECONDS}, max_attempts: 99}}}}}}}}
 """
 DAG = f"""
 name: shop
@@ -199,7 +200,7 @@ class LeasedCommand(LeasedRow):
         return await self.dispatch.heartbeat([grant.lease]) == []
 
     async def write(self, grant: Any) -> bool:
-        return await stands(self.dispatch.started(grant, "application", "tag"))
+        return await stands(self.dispatch.started(grant, "application", tag_of(grant)))
 
     async def give_back(self, grant: Any) -> bool:
         return await stands(self.dispatch.give_back(grant, "it stopped", delay_seconds=0.0))
@@ -227,7 +228,9 @@ class LeasedFrame(LeasedCommand):
         return await stands(self.dispatch.checkpoint(grant, {"done": self.checkpoints}))
 
     async def give_back(self, grant: FrameGrant) -> bool:
-        return await stands(self.dispatch.fail_frame(grant, {"message": "it failed"}, max_attempts=99, worker="w"))
+        return await stands(
+            self.dispatch.fail_frame(grant, {"message": "it failed"}, max_attempts=99, worker=grant.worker)
+        )
 
 
 class LeasedTask(LeasedRow):
@@ -246,7 +249,9 @@ class LeasedTask(LeasedRow):
         return await self.ground.tasks.heartbeat([grant.lease]) == []
 
     async def write(self, grant: TaskGrant) -> bool:
-        return await stands(self.ground.tasks.started(grant, "application", "tag"))
+        return await stands(
+            self.ground.tasks.started(grant, "application", f"noetl-{grant.lease.task_id}-{grant.lease.attempt}")
+        )
 
     async def give_back(self, grant: TaskGrant) -> bool:
         return await stands(self.ground.tasks.fail(grant, TaskReport(status="error", error="no", retryable=True)))

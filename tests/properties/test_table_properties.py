@@ -33,8 +33,8 @@ _FITS = 29
 
 
 def _ink(text: str) -> str:
-    """Everything of a text that can be seen."""
-    return re.sub(r"\s+", "", text)
+    """Everything of a text that takes room where it is seen: a mark alone, without a letter to stand on, takes none."""
+    return "".join(one for one in re.sub(r"\s+", "", text) if cell_len(one))
 
 
 @given(_TABLES, st.integers(1, 220), st.booleans(), st.booleans())

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from noetl.alerts.conditions_of_work import check_failed, lag, slot_missed, stream_broken
+from noetl.alerts.conditions_of_work import check_failed, lag, platform_away, slot_missed, stream_broken
 from noetl.alerts.found import Found
 from noetl.alerts.rule import Condition, On
 from noetl.ledger.database import Connection
@@ -156,6 +156,10 @@ async def _check_failed(connection: Connection, condition: Condition) -> Looked:
     return Looked(found=await check_failed(connection, condition))
 
 
+async def _platform_away(connection: Connection, condition: Condition) -> Looked:
+    return Looked(found=await platform_away(connection, condition, _said))
+
+
 async def _stream_broken(connection: Connection, _condition: Condition) -> Looked:
     return Looked(found=await stream_broken(connection))
 
@@ -167,4 +171,5 @@ _KINDS: Final[Mapping[On, Callable[[Connection, Condition], Awaitable[Looked]]]]
     "lag": _lag,
     "check_failed": _check_failed,
     "stream_broken": _stream_broken,
+    "platform_away": _platform_away,
 }

@@ -9,7 +9,7 @@ import orjson
 
 from noetl.alerts.found import Found
 from noetl.alerts.rule import Condition
-from noetl.leases.kinds import TASK
+from noetl.leases.kinds import COMMAND, TASK
 from noetl.ledger.database import Connection
 
 _SLOT_GRACE: Final = 60.0
@@ -52,6 +52,21 @@ _WORDS: Final[Mapping[str, str]] = {
 _BROKEN: Final = """
 SELECT stream_id, shard, position, event_id, code, message FROM noetl.broken_stream ORDER BY stream_id LIMIT 1000
 """
+_AWAY_GRACE: Final = 60.0
+"""Seconds work may wait for a part of the platform before somebody is told, unless the condition says otherwise."""
+# What a command's holder told last stands at the end of the command's own stream.
+_AWAY: Final = f"""
+SELECT told.meta ->> 'part' AS part, count(*) AS commands, max(told.error) AS error, min(c.execution_id) AS execution_id,
+       extract(epoch FROM clock_timestamp() - min(told.event_time))::float8 AS seconds
+FROM noetl.command AS c CROSS JOIN LATERAL (
+    SELECT e.event_type, e.event_time, e.meta, e.error FROM noetl.known_event AS e
+    WHERE e.stream_id = 'execution/' || c.execution_id || '/command/' || c.issued_event_id
+      AND e.execution_id = c.execution_id ORDER BY e.stream_version DESC LIMIT 1
+) AS told
+WHERE {COMMAND.held("c")} AND told.event_type = 'command.stalled'
+  AND told.event_time <= clock_timestamp() - make_interval(secs => $1)
+GROUP BY 1 ORDER BY 1
+"""  # noqa: S608
 # The last task of each partition tells; its checks stand in the event that ended it.
 _CHECKS: Final = """
 WITH own AS (
@@ -134,6 +149,23 @@ async def stream_broken(connection: Connection) -> tuple[Found, ...]:
             f"{row['code']}: {row['message']}",
         )
         for row in await connection.fetch(_BROKEN)
+    )
+
+
+async def platform_away(
+    connection: Connection, condition: Condition, said: Callable[[float], str]
+) -> tuple[Found, ...]:
+    """Return the parts of the platform that work has waited for longer than it may."""
+    grace = condition.later_than
+    rows = await connection.fetch(_AWAY, _AWAY_GRACE if grace is None else grace)
+    return tuple(
+        Found(
+            subject=row["part"],
+            title=f"work waits for the {row['part']}",
+            message=f"commands that wait for it: {row['commands']}, the longest for {said(row['seconds'])}: {row['error']}",
+            about=row["execution_id"],
+        )
+        for row in rows
     )
 
 

@@ -9,7 +9,7 @@ import msgspec
 from noetl.dag.durations import seconds_of
 from noetl.model.catalogue.alerts import SEVERITIES, Severity
 
-On = Literal["run_failed", "run_late", "slot_missed", "lag", "check_failed", "stream_broken"]
+On = Literal["run_failed", "run_late", "slot_missed", "lag", "check_failed", "stream_broken", "platform_away"]
 LOOKBACK_SECONDS = 86_400.0
 _TIMES = ("later_than", "lag_over", "lookback", "max_delivery_age")
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from noetl.alerts.applied import AppliedRules
-from noetl.alerts.channels.port import Channel, Message, SendFailed
+from noetl.alerts.channels.port import ALLOWED, Channel, Message, SendFailed
 from noetl.alerts.deliveries import Deliveries, Lease, Sending
 from noetl.credentials.redact import Redactor
 from noetl.credentials.secret import guarded, secrets_in
@@ -25,6 +25,7 @@ from noetl.execute.tools.port import Credentials
 from noetl.faults import reach
 from noetl.leases.heartbeats import Heartbeats
 from noetl.model.stream import Scope
+from noetl.outgoing.rights import Rights, own_rights
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ class Sender:
         backoff: Backoff = BACKOFF,
         lease_seconds: float = LEASE_SECONDS,
         every_seconds: float = 1.0,
-        allow_private: bool = True,
+        allow_private: bool | None = True,
+        rights: Rights = own_rights,
     ) -> None:
         self._deliveries = deliveries
         self._applied = applied
@@ -59,6 +61,7 @@ class Sender:
         self._lease_seconds = lease_seconds
         self._every = every_seconds
         self._allow_private = allow_private
+        self._rights = rights
         self.news = Signal()
         """Touched when messages were made in this process."""
         self._repeating = Repeating(
@@ -129,8 +132,10 @@ class Sender:
                 secret = dict((await self._credentials(scope).credential(declared["credential"])).data)
             except NoetlError as problem:
                 raise SendFailed(f"the channel's credential cannot be had: {problem.message}") from problem
-        if not self._allow_private:
-            declared = {**declared, "allow_private": False}
+        granted = (await self._rights(scope)).reach
+        private = granted.anywhere if self._allow_private is None else self._allow_private
+        wanted = bool(declared.get("allow_private"))
+        declared = {**declared, "allow_private": wanted and private, ALLOWED: granted.allowed}
         message = Message(
             delivery_id=lease.row.delivery_id,
             tenant_id=scope.tenant_id,

@@ -6,12 +6,15 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
+from noetl.api.connections.room import shared_address
 from noetl.api.endpoint import ANYONE, Caller, Endpoint
+from noetl.api.local_callers import LocalCallers
 from noetl.api.problems import Unauthenticated
+from noetl.api.refused_tokens import RefusedTokens
+from noetl.credentials.local_token import PREFIX as LOCAL_PREFIX
 from noetl.credentials.secret import Secret
 from noetl.credentials.tokens import ApiTokens, TokenHolder, digest
 from noetl.errors import Denied, Unavailable
@@ -23,11 +26,10 @@ refused after this at the latest, and one that is made is asked for."""
 
 _MOST = 1_000
 _NEVER = float("-inf")
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Admission:
-    """Looks tokens up; where none is required, admits whoever shows none and reaches the server over the loopback.
+    """Looks tokens up; where none is required, admits whoever shows none and is local.
 
     `required` None asks for tokens once the organization has had one, also after the last has ended: nothing that happens by
     itself opens a server to everybody.
@@ -40,12 +42,16 @@ class Admission:
         required: bool | None,
         default_scope: Scope,
         worker_secret: Secret | None = None,
+        local: LocalCallers | None = None,
+        refused: RefusedTokens | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tokens = tokens
         self._required = required
         self._default_scope = default_scope
         self._worker_secret = worker_secret
+        self._local = local or LocalCallers(None)
+        self._refused = refused or RefusedTokens()
         self._clock = clock
         self._kept: OrderedDict[bytes, tuple[float, TokenHolder]] = OrderedDict()
         self._known = (_NEVER, True)
@@ -67,11 +73,15 @@ class Admission:
             return Caller(self._default_scope, frozenset(), "anyone")
         # What is of all tenants is not the local organization's to give away: it takes a token everywhere.
         # And whoever shows a token means to be its holder, and is nobody else if it is no good.
-        if endpoint.roles & ANYONE and "authorization" not in request.headers and not await self._asks_for_tokens():
-            _refuse_other_sites(request)
+        is_open = endpoint.roles & ANYONE and not await self._asks_for_tokens()
+        token = None if is_open and "authorization" not in request.headers else _token(request)
+        if is_open and token is not None and self._local.shown(request, token):
+            return Caller(self._default_scope, ANYONE, "local", shared=Secret(token))
+        # A worker of another home directory shows the token of that one, which says nothing here.
+        if token is None or (is_open and token.startswith(LOCAL_PREFIX)):
+            await self._local.check(request)
             return Caller(self._default_scope, ANYONE, "local", shared=self._worker_secret)
-        token = _token(request)
-        holder = await self._holder(token)
+        holder = await self._holder(request, token)
         if holder.role not in endpoint.roles:
             raise Denied(
                 f"a token of the role {holder.role} may not call {endpoint.method} {endpoint.template}",
@@ -103,7 +113,7 @@ class Admission:
         self._known = (began + KEEP_SECONDS, had)
         return had
 
-    async def _holder(self, token: str) -> TokenHolder:
+    async def _holder(self, request: Request, token: str) -> TokenHolder:
         # The token itself is not kept, not even in memory.
         key = digest(token)
         until, found = self._kept.get(key, (0.0, None))
@@ -113,7 +123,9 @@ class Admission:
             holder = await self._tokens.admit(token)
         except Denied as problem:
             self._kept.pop(key, None)
-            raise Unauthenticated(problem.message, hint=problem.hint) from None
+            refusal = Unauthenticated(problem.message, hint=problem.hint)
+            address = shared_address(request.client.host if request.client else "")
+            raise await self._refused.refused(address, key, refusal) from None
         self._kept[key] = (self._clock() + KEEP_SECONDS, holder)
         while len(self._kept) > _MOST:
             self._kept.popitem(last=False)
@@ -126,14 +138,3 @@ def _token(request: Request) -> str:
     if kind.lower() != "bearer" or not token:
         raise Unauthenticated("the request carries no token", hint="send `Authorization: Bearer noetl_…`")
     return token
-
-
-def _refuse_other_sites(request: Request) -> None:
-    """Refuse what a web page of somebody else makes a browser on this machine send."""
-    asked = urlsplit(f"//{request.headers.get('host', '')}").hostname
-    origin = request.headers.get("origin")
-    if asked not in _LOOPBACK or (origin is not None and urlsplit(origin).hostname not in _LOOPBACK):
-        raise Denied(
-            "without tokens this server answers only requests to its loopback address that no other site sends",
-            hint="make a token with `noetl credentials token create` and send it",
-        )

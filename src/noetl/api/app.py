@@ -18,10 +18,13 @@ from starlette.routing import Route
 from noetl.api import problems, wire
 from noetl.api.admission import KEEP_SECONDS, Admission
 from noetl.api.endpoint import READ_TOKEN, Answer, Call, Endpoint
+from noetl.api.local_callers import LocalCallers
 from noetl.api.openapi import document
+from noetl.api.refused_tokens import RefusedTokens
 from noetl.api.routes import all_routes
 from noetl.api.services import Services
 from noetl.errors import InputError, NoetlError
+from noetl.ledger.after_commit import after_commit
 from noetl.model.ids import parse_id
 from noetl.model.read_token import parse_read_token
 
@@ -33,6 +36,8 @@ def make_app(services: Services) -> Starlette:
         required=services.auth_required,
         default_scope=services.default_scope,
         worker_secret=services.worker_secret,
+        local=LocalCallers(services.local_token),
+        refused=RefusedTokens(services.metrics.token_refused),
     )
     endpoints = all_routes.endpoints()
     services = replace(services, openapi=wire.encode(document(endpoints, services.version)))
@@ -74,14 +79,15 @@ def _handler(endpoint: Endpoint, services: Services, admission: Admission) -> Ca
                 await call.still_admitted()
             response = _response(endpoint, answer)
         except NoetlError as problem:
-            known = problems.status_of(problem) != 500
+            known = problems.is_told(problem)
             response = problems.refused(problem) if known else problems.unexpected(endpoint.method, endpoint.template)
         except ClientDisconnect:
             response = Response(status_code=400)
         except Exception:
             response = problems.unexpected(endpoint.method, endpoint.template)
         seconds = time.perf_counter() - began
-        services.metrics.http_request(endpoint.method, endpoint.template, response.status_code, seconds)
+        counted = (endpoint.method, endpoint.template, response.status_code, seconds)
+        after_commit("counting a request", services.metrics.http_request, *counted)
         return response
 
     return handle
@@ -98,6 +104,10 @@ async def _arguments(endpoint: Endpoint, call: Call) -> dict[str, Any]:
         data = await _body(call)
         if data or not endpoint.body_optional:
             found["body"] = wire.decode(endpoint.body, data)
+    elif not endpoint.reads_body:
+        # Nobody looks at it, but the request is not whole without it.
+        async for _ in call.request.stream():
+            pass
     return found
 
 
@@ -114,7 +124,7 @@ def _parameter(name: str, kind: type, text: str) -> Any:
 
 async def _body(call: Call) -> bytes:
     """Read the body; only JSON is taken, which a page of another site cannot make a browser send unasked."""
-    most = call.services.max_body_bytes
+    most = call.services.limits.body_bytes
     pieces: list[bytes] = []
     size = 0
     async for piece in call.request.stream():

@@ -118,6 +118,8 @@ class Endpoint:
     waits: bool
     """Whether it may wait for long, so that its caller is looked at again before it is answered."""
     media_type: str
+    reads_body: bool
+    """Whether the handler reads the body itself, as bytes."""
 
     @property
     def refuses_key(self) -> bool:
@@ -170,6 +172,7 @@ class Routes:
         repeatable: bool = False,
         waits: bool = False,
         media_type: str = "application/json",
+        reads_body: bool = False,
     ) -> Callable[[Handler], Handler]:
         def declare(handle: Handler) -> Handler:
             hints = get_type_hints(handle, include_extras=True)
@@ -193,6 +196,7 @@ class Routes:
                     body_optional="body" in hints and signature.parameters["body"].default is None,
                     waits=waits,
                     media_type=media_type,
+                    reads_body=reads_body,
                 )
             )
             return handle

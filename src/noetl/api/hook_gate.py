@@ -5,6 +5,7 @@ Whatever is wrong before a signature is good gets the same answer, so that nobod
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -66,6 +67,8 @@ class HookGate:
         self._clock = clock
         self._free = self._limits.at_once
         self._taken: OrderedDict[tuple[Scope, str, str], tuple[float, int]] = OrderedDict()
+        self._unfinished: OrderedDict[asyncio.Timeout, int] = OrderedDict()
+        self._unfinished_bytes = 0
         # What nobody can sign with: the same is done for a path that is not there as for one that is.
         self._nobody = os.urandom(32)
 
@@ -81,15 +84,37 @@ class HookGate:
             self._free += 1
 
     async def body(self, request: Request) -> bytes:
-        """Read what is sent, up to the most that is taken."""
-        most, size = self._limits.max_bytes, 0
-        pieces: list[bytes] = []
-        async for piece in request.stream():
-            size += len(piece)
-            if size > most:
-                raise TooLarge(f"the body is larger than the {most} bytes a webhook takes", hint="send less at a time")
-            pieces.append(piece)
-        return b"".join(pieces)
+        """Read what is sent, up to the most that is taken.
+
+        What all senders together have sent of unfinished bodies is bounded, too; beyond that the oldest is given up.
+        """
+        most = self._limits.max_bytes
+        body = bytearray()
+        try:
+            async with asyncio.timeout(None) as reading:
+                self._unfinished[reading] = 0
+                async for piece in request.stream():
+                    body += piece
+                    if len(body) > most:
+                        raise TooLarge(
+                            f"the body is larger than the {most} bytes a webhook takes", hint="send less at a time"
+                        )
+                    self._held_back(reading, len(piece))
+        except TimeoutError:
+            raise TooMany("too much is being sent to webhooks at once", hint="send it again in a moment") from None
+        finally:
+            self._unfinished_bytes -= self._unfinished.pop(reading, 0)
+        return bytes(body)
+
+    def _held_back(self, reading: asyncio.Timeout, size: int) -> None:
+        """Count a piece of an unfinished body, and give up the oldest while there is too much of them."""
+        if reading in self._unfinished:
+            self._unfinished[reading] += size
+            self._unfinished_bytes += size
+        while self._unfinished_bytes > self._limits.at_once * self._limits.max_bytes:
+            oldest, held = self._unfinished.popitem(last=False)
+            self._unfinished_bytes -= held
+            oldest.reschedule(asyncio.get_running_loop().time())
 
     async def admitted(
         self, request: Request, pipelines: Pipelines | None, scope: Scope, dag: str, path: str, body: bytes

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
+import msgspec
 import orjson
 from msgspec import Meta
 
@@ -24,6 +25,7 @@ from noetl.errors import Conflict, LeaseLost, NotFound
 from noetl.leases.kinds import COMMAND, FRAME
 from noetl.ledger.database import Database
 from noetl.model.ids import parse_id
+from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.model.task import TaskLease
 
@@ -36,7 +38,8 @@ SELECT status, attempt, lease_token, {COMMAND.lasts()} AS lasts, lease_until, le
 """  # noqa: S608
 _FRAME = f"""
 SELECT f.status, f.attempt, f.lease_token, {FRAME.lasts("f")} AS lasts, f.lease_until, f.lease_seconds,
-       f.stage_id, f.loop_id, f.shard_id, f.frame_index, f.first_index, f.row_count, f.checkpoint, f.worker, s.step_name
+       f.stage_id, f.loop_id, f.shard_id, f.frame_index, f.first_index, f.row_count, f.checkpoint, f.worker, f.input_ref,
+       s.step_name, (s.frame_policy ->> 'max_attempts')::integer AS max_attempts
 FROM noetl.frame AS f JOIN noetl.stage AS s USING (tenant_id, organization_id, execution_id, stage_id)
 WHERE f.execution_id = $1 AND f.frame_id = $2
 """  # noqa: S608
@@ -137,7 +140,12 @@ class Leased:
         row = await self._row(scope, _COMMAND, ref.execution_id, ref.id)
         if not _holds(row, ref):
             raise _command_lost(ref, row)
-        lease = {"attempt": ref.attempt, "lease_token": ref.token, "lease_seconds": row["lease_seconds"]}
+        lease = {
+            "attempt": ref.attempt,
+            "lease_token": ref.token,
+            "lease_seconds": row["lease_seconds"],
+            "worker": row["worker"],
+        }
         try:
             state = await self._engine.executions.state(scope, ref.execution_id)
             grant = grant_of(state, ref.id, lease, row["issued_event_id"])
@@ -167,7 +175,10 @@ class Leased:
             token=ref.token,
             lease_seconds=row["lease_seconds"],
             shard_id=row["shard_id"],
+            rows_ref=None if row["input_ref"] is None else msgspec.json.decode(row["input_ref"], type=PayloadRef),
             checkpoint=None if row["checkpoint"] is None else orjson.loads(row["checkpoint"]),
+            max_attempts=row["max_attempts"],
+            worker=row["worker"] or "",
         )
         self.keep(scope, grant)
         return grant

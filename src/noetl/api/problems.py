@@ -13,6 +13,7 @@ from starlette.responses import Response
 from noetl.api import wire
 from noetl.errors import (
     Conflict,
+    Corrupt,
     Denied,
     Erased,
     InputError,
@@ -20,6 +21,7 @@ from noetl.errors import (
     NoetlError,
     NotFound,
     PayloadCollected,
+    ReportRefused,
     Unavailable,
     Unsupported,
 )
@@ -69,6 +71,7 @@ _STATUS: tuple[tuple[type[NoetlError], int], ...] = (
     (TooMany, 429),
     (Denied, 403),
     (KeyReused, 422),
+    (ReportRefused, 422),
     (NotFound, 404),
     (Conflict, 409),
     (InputError, 400),
@@ -76,12 +79,18 @@ _STATUS: tuple[tuple[type[NoetlError], int], ...] = (
     (PayloadCollected, 503),
     (Unsupported, 501),
     (Erased, 410),
+    (Corrupt, 500),
 )
 
 
 def status_of(problem: NoetlError) -> int:
     """Return the HTTP status of an error."""
     return next((status for kind, status in _STATUS if isinstance(problem, kind)), 500)
+
+
+def is_told(problem: NoetlError) -> bool:
+    """Tell whether a caller is given the text of an error: of a defect only the id in the log is shown."""
+    return any(isinstance(problem, kind) for kind, _ in _STATUS)
 
 
 def described(problem: NoetlError) -> Problem:
@@ -102,10 +111,12 @@ def refused(problem: NoetlError) -> Response:
     """Answer with an error that was raised on purpose."""
     found = described(problem)
     headers = {}
+    if found.status == 500:
+        _log.error("%s", problem.message)
     if found.status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="noetl"'
     if found.status in (429, 503):
-        headers["Retry-After"] = str(RETRY_SECONDS)
+        headers["Retry-After"] = str(problem.details.get("retry_after", RETRY_SECONDS))
     return _response(found, headers)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import uvicorn
 
 from noetl.api.app import make_app
+from noetl.api.connections.protocol import protocol_of
+from noetl.api.connections.room import Room
 from noetl.api.listening import QuietServer, allow_many_connections, bound, is_loopback
 from noetl.api.services import Services
 from noetl.errors import ConfigError
@@ -33,16 +35,16 @@ async def serve(
     allow_many_connections()
     listening = bound(host, port)
     number: int = listening.getsockname()[1]
+    limits = services.limits
     config = uvicorn.Config(
         make_app(services),
-        http="httptools",
+        http=protocol_of(limits, Room(limits, services.metrics.connection_ended)),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=75,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     server = QuietServer(config, lambda: ready(number))

@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from noetl.api.connections.limits import ConnectionLimits
+from noetl.api.connections.refusals import Reason
 from noetl.api.hook_gate import HookGate, HookLimits
+from noetl.api.known_executions import KnownExecutions
 from noetl.api.leased import Leased
 from noetl.api.reading import Reading
 from noetl.catalog.playbooks import Catalog
+from noetl.credentials.local_token import LocalToken
 from noetl.credentials.secret import Secret
 from noetl.credentials.store import CredentialStore
 from noetl.credentials.tokens import ApiTokens
@@ -54,6 +58,14 @@ class Meter(Protocol):
         """Count a request under the template of its route."""
         ...
 
+    def connection_ended(self, reason: Reason) -> None:
+        """Count a connection that took too much or too long."""
+        ...
+
+    def token_refused(self) -> None:
+        """Count a token that is no good."""
+        ...
+
     async def exposition(self) -> tuple[bytes, str]:
         """Return the text of all metrics and its media type."""
         ...
@@ -91,6 +103,8 @@ class Services:
     """Whose a request without a token is, where none is required."""
     worker_secret: Secret | None = None
     """What workers without a token share with this server; None where tokens are always required."""
+    local_token: LocalToken | None = None
+    """What admits callers of this machine where no other token is required; None where nothing does."""
     pipelines: Pipelines | None = None
     """None where this server builds no datasets: there are no DAGs, datasets and tasks then."""
     lake: LakeFiles | None = None
@@ -112,7 +126,8 @@ class Services:
     """Why this server cannot write while writes go through the stream; None where it can."""
     read_token_seconds: float = 10.0
     """How long a read waits for what its token stands for."""
-    max_body_bytes: int = 16 * 1024 * 1024
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    """What a connection may take."""
     max_payload_bytes: int = 8 * 1024 * 1024
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server drains: requests that wait answer at once."""
@@ -132,6 +147,11 @@ class Services:
     def reading(self) -> Reading:
         """Executions as people see them."""
         return Reading(self.history, self.payloads)
+
+    @cached_property
+    def known_executions(self) -> KnownExecutions:
+        """Which executions there are, for those who name one."""
+        return KnownExecutions(self.database, self.history)
 
     @cached_property
     def hooks(self) -> HookGate:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
 from weakref import WeakValueDictionary
 
+from noetl.catalog.evaluating import Evaluating
 from noetl.model.stream import Scope
 from noetl.plan.planned import USUAL, LoopDefaults, Plan
 from noetl.playbook.model import Playbook
@@ -22,6 +23,8 @@ class Plans:
     def __init__(self, kinds: Collection[str] = (), defaults: LoopDefaults = USUAL) -> None:
         self.kinds = frozenset(kinds)
         """The kinds of tasks that this process has tools for, beside those of the language."""
+        self.evaluating = Evaluating()
+        """Where this process reads and evaluates what users wrote."""
         self._defaults = defaults
         self._kept: OrderedDict[tuple[Scope, str], Plan] = OrderedDict()
         self._reading: WeakValueDictionary[tuple[Scope, str], asyncio.Lock] = WeakValueDictionary()
@@ -38,13 +41,21 @@ class Plans:
         async with reading:
             if (found := self._used(key)) is not None:
                 return found
+            source = await text()
             # Reading a large playbook takes a while, in which others must be served.
-            parsed = await asyncio.to_thread(parse, await text(), kinds=self.kinds)
-            return self.keep(scope, catalog_id, parsed.playbook)
+            plan = await self.evaluating.beside(
+                scope, lambda: Plan(parse(source, kinds=self.kinds).playbook, self._defaults)
+            )
+            return self._remember(scope, catalog_id, plan)
 
-    def keep(self, scope: Scope, catalog_id: str, playbook: Playbook) -> Plan:
-        """Remember the plan of a playbook that was read already; the one used longest ago goes if there are too many."""
-        found = self._kept[scope, catalog_id] = Plan(playbook, self._defaults)
+    async def keep(self, scope: Scope, catalog_id: str, playbook: Playbook) -> Plan:
+        """Remember the plan of a playbook that was read already."""
+        plan = await self.evaluating.beside(scope, lambda: Plan(playbook, self._defaults))
+        return self._remember(scope, catalog_id, plan)
+
+    def _remember(self, scope: Scope, catalog_id: str, found: Plan) -> Plan:
+        """Keep a plan; the one used longest ago goes if there are too many."""
+        self._kept[scope, catalog_id] = found
         self._kept.move_to_end((scope, catalog_id))
         if len(self._kept) > KEPT_PLANS:
             self._kept.popitem(last=False)

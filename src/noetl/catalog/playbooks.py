@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import uuid
 from collections.abc import Callable
@@ -100,7 +99,7 @@ class Catalog:
 
     async def register(self, scope: Scope, content: str, *, file: str | None = None) -> Registered:
         """Read and check a playbook, and register it under the path it names."""
-        checked = await asyncio.to_thread(CheckedPlaybook, content, file, self.plans.kinds)
+        checked = await self.plans.evaluating.beside(scope, lambda: CheckedPlaybook(content, file, self.plans.kinds))
         return await self.register_checked(scope, checked)
 
     async def register_checked(self, scope: Scope, checked: CheckedPlaybook) -> Registered:
@@ -114,7 +113,7 @@ class Catalog:
             versions = await self.versions(scope, playbook.path)
             for entry in versions:
                 if entry.digest == playbook.digest and not entry.removed:
-                    self.plans.keep(scope, entry.catalog_id, playbook)
+                    await self.plans.keep(scope, entry.catalog_id, playbook)
                     return Registered(entry, created=False, stream_version=known, warnings=warnings)
             entry = Entry(
                 catalog_id=str(
@@ -134,7 +133,7 @@ class Catalog:
                 await self._write(scope, entry, expected_version=known)
             except VersionConflict:
                 continue
-            self.plans.keep(scope, entry.catalog_id, playbook)
+            await self.plans.keep(scope, entry.catalog_id, playbook)
             return Registered(entry, created=True, stream_version=known + 1, warnings=warnings)
 
     async def set_removed(self, scope: Scope, path: str, version: int, *, removed: bool) -> Registered:

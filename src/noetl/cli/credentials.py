@@ -229,7 +229,7 @@ def revoke(token_id: str, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_JSON
 def open_again(yes: bool, as_json: bool) -> None:
-    """Let everybody on this machine in again, without a token.
+    """Let this account in again, without a token.
 
     A server that listens on the loopback asks for no token until the organization has one. From then on it does, also after
     the last token was revoked or has expired. This command ends that, until the next token is made. It is refused while a
@@ -241,7 +241,7 @@ def open_again(yes: bool, as_json: bool) -> None:
       noetl credentials token open --yes --json
     """
     if not yes:
-        click.confirm("Whoever reaches this machine's loopback may then do everything. Go on?", abort=True)
+        click.confirm("Whoever runs as the server's account may then do everything. Go on?", abort=True)
     ended = asyncio.run(_open_again())
     was = f"Ended tokens that no longer count: {ended}." if ended else "It was open already."
     _print({"ended_tokens": ended}, as_json, f"No token is asked for on the loopback until the next is made. {was}")

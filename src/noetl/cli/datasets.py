@@ -12,6 +12,7 @@ import click
 
 from noetl.cli.datasets_backfill import backfill, backfills
 from noetl.cli.datasets_changes import invalidate, invalidations, reconcile, state
+from noetl.cli.datasets_damage import repair, verify
 from noetl.errors import InputError
 from noetl.runtime.commands.datasets import opened
 
@@ -48,7 +49,7 @@ def datasets() -> None:
     """
 
 
-for _command in (invalidate, invalidations, reconcile, state, backfill, backfills):
+for _command in (invalidate, invalidations, reconcile, state, backfill, backfills, verify, repair):
     datasets.add_command(_command)
 
 
@@ -246,6 +247,8 @@ async def _show(name: str, generation: str | None, point: str | None) -> Shown:
 
     async with opened() as one:
         seen = await one.seen(name, generation, point)
+        entries = [part.entry for part in await one.reader.files(seen)]
+        await asyncio.to_thread(one.files().checks.unchanged, entries)
         newest = sorted(seen.view.partitions, key=lambda part: part.committed_at, reverse=True)
         tasks = list(dict.fromkeys(part.task_id for part in newest))[:_SHOWN_CHECKS]
         return Shown(

@@ -140,13 +140,14 @@ def status(as_json: bool) -> None:
 
 @db.command()
 @click.option("--role", type=click.Choice(ROLES), default="runtime", show_default=True, help="Who connects.")
-@click.option("--tcp", is_flag=True, help="By loopback TCP with the password, not by the Unix socket.")
+@click.option("--tcp", is_flag=True, help="By loopback TCP, not by the Unix socket.")
 def url(role: str, tcp: bool) -> None:
     """Print a connection URL for psql and other tools.
 
     The embedded server answers only while it runs, and nothing but `noetl` starts it: run `noetl db start` first, which keeps it
-    running until `noetl db stop`. With --tcp it is started for a moment, to let the role in by its password. An external
-    database has the URLs of the settings alone: the runtime's, and the owner's if it is given.
+    running until `noetl db stop`. The URL names the file that holds the password, which psql and other programs on libpq
+    read by themselves; it never holds the password. An external database has the URLs of the settings alone: the runtime's,
+    and the owner's if it is given.
 
     \b
     Examples:
@@ -166,9 +167,6 @@ def url(role: str, tcp: bool) -> None:
         click.echo(found)
         return
     server = EmbeddedServer(target.home)
-    if tcp:
-        with server:
-            server.set_password(f"noetl_{role}")
     click.echo(server.url(f"noetl_{role}", tcp=tcp))
 
 

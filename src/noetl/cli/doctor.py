@@ -13,7 +13,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
-    """Check Java, Spark, PostgreSQL, NATS and the object stores; exit 1 if something is missing.
+    """Check Java, Spark, PostgreSQL, NATS, the object stores and how tasks are isolated; exit 1 if something is missing.
 
     \b
     Examples:

@@ -36,6 +36,7 @@ class StepRun:
     rows: int | None = None
     done: int = 0
     failed: int = 0
+    not_tried: int = 0
     is_counted: bool = False
     """Its end says how many rows there were."""
     so_far: dict[str, Any] | None = None
@@ -118,6 +119,7 @@ def _note(shown: Shown, event: Event) -> None:
             run.status, run.ended, run.error = event.status or "completed", event.event_time, event.error
             if run.loop_id is not None and (came_to := event.result.get("data")) is not None:
                 run.rows, run.done, run.failed = came_to["total"], came_to["completed"], came_to["failed"]
+                run.not_tried = came_to.get("not_tried", 0)
                 run.is_counted = True
     elif event.event_type in ENDING:
         shown.ended = event.event_time
@@ -271,6 +273,7 @@ def _rows(run: StepRun) -> str:
         return ""
     of = "" if run.rows is None else f" of {run.rows}"
     counted = f"{run.done}{of}" + (f", {run.failed} failed" if run.failed else "")
+    counted += f", {run.not_tried} never tried" if run.not_tried else ""
     if run.so_far is None:
         return counted
     now = run.so_far["done"] + run.so_far["failed"]

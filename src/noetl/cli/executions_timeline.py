@@ -15,9 +15,11 @@ from noetl.model.catalogue import ENDING
 from noetl.model.catalogue.rows import types_of_attempts
 from noetl.model.event import Event
 
-Outcome = Literal["done", "done with failed rows", "failed", "lost", "stopped", "running"]
-OUTCOMES: Final[tuple[Outcome, ...]] = ("done", "done with failed rows", "failed", "lost", "stopped", "running")
-_COMMAND_ENDS: Final = types_of_attempts("completed", "failed", "attempt_failed", "abandoned", at="command")
+Outcome = Literal["done", "done with failed rows", "failed", "lost", "handed back", "stopped", "running"]
+OUTCOMES: Final[tuple[Outcome, ...]] = (
+    "done", "done with failed rows", "failed", "lost", "handed back", "stopped", "running",
+)  # fmt: skip
+_COMMAND_ENDS: Final = types_of_attempts("completed", "failed", "attempt_failed", "abandoned", "returned", at="command")
 
 
 @dataclass
@@ -140,6 +142,8 @@ def _ended_as(event: Event) -> Outcome:
         return "done"
     if event.event_type == "command.abandoned":
         return "lost"
+    if event.event_type == "command.returned":
+        return "handed back"
     return "stopped" if event.status == "cancelled" else "failed"
 
 

@@ -31,6 +31,7 @@ def home(as_json: bool) -> None:
             "exists": facts.exists,
             "settings_file": None if facts.settings_file is None else str(facts.settings_file),
             "database": facts.database,
+            "token_file": None if facts.token_file is None else str(facts.token_file),
             "passed_over": [str(path) for path in facts.passed_over],
         }
         click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
@@ -39,5 +40,7 @@ def home(as_json: bool) -> None:
     click.echo(f"because    {facts.because}")
     click.echo(f"settings   {facts.settings_file or 'defaults and environment'}")
     click.echo(f"database   {facts.database}")
+    if facts.token_file is not None:
+        click.echo(f"token      {facts.token_file}, for a server that has no other")
     for path in facts.passed_over:
         click.echo(f"passed over {path}: it belongs to another user", err=True)

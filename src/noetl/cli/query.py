@@ -196,6 +196,12 @@ def _told(answer: Answer) -> str:
     text = f"{rows:,} {'row' if rows == 1 else 'rows'} in {answer.milliseconds:,.0f} ms"
     if answer.truncated:
         text += f"; there are more, cut at --limit {answer.limit}"
+    proven = answer.proven
+    if proven.files:
+        text += (
+            f"\n{proven.files:,} files ({proven.bytes:,} bytes) were hashed first, in {proven.seconds * 1000:,.0f} ms:"
+        )
+        text += " this node had not proven them before"
     for one in answer.datasets:
         text += f"\nread {one.name}, generation {one.dataset_version[:8]}"
     return f"{text}\nas of {answer.mark.token()}"

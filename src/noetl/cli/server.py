@@ -20,7 +20,8 @@ def server(ctx: click.Context, host: str | None, port: int | None, slots: int) -
     """Serve the REST API, decide what happens next and keep the projections, until SIGTERM or Ctrl-C.
 
     The first signal finishes what is under way, the second stops at once. Any other address than the loopback is
-    refused as long as the organization has no API token. Workers are processes of their own: `noetl worker`.
+    refused as long as the organization has no API token; without one, processes of this account are answered, and whoever shows
+    the token that `noetl home` names. Workers are processes of their own: `noetl worker`.
 
     \b
     Examples:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from noetl.cli.engine_options import Engine, Source, engine_options, refuse_source
 from noetl.errors import InputError
+from noetl.runtime.commands.datasets import with_files
 from noetl.runtime.commands.execution import find_execution
 
 if TYPE_CHECKING:
+    from noetl.replay.chain import ChainReport
     from noetl.replay.report import Difference, VerifyReport
 
-    Found = tuple[list[VerifyReport], list[Difference], list[str]]
+    Found = tuple[list[VerifyReport], list[Difference], list[str], ChainReport]
 
 WRITES_SECONDS = 10.0
 """How long what a stream acknowledged is waited for."""
@@ -24,7 +27,21 @@ WRITES_SECONDS = 10.0
 @click.command()
 @click.argument("execution", required=False)
 @click.option("--all", "everything", is_flag=True, help="Verify every organization of every tenant, and the shards.")
-@click.option("--payloads", is_flag=True, help="Also prove the stored bytes of every payload, without keys.")
+@click.option(
+    "--payloads",
+    is_flag=True,
+    help="Also prove the stored bytes of every payload, without keys, and hash every file of datasets.",
+)
+@click.option(
+    "--head",
+    "heads",
+    type=click.Path(dir_okay=False, path_type=Path),
+    multiple=True,
+    help="A file of signed heads that you kept; by default those that were published here.",
+)
+@click.option(
+    "--key", type=click.Path(dir_okay=False, path_type=Path), help="The public key that must have signed them."
+)
 @engine_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -33,6 +50,8 @@ def verify(
     execution: str | None,
     everything: bool,
     payloads: bool,
+    heads: tuple[Path, ...],
+    key: Path | None,
     engine: Engine,
     source: Source,
     as_json: bool,
@@ -41,7 +60,9 @@ def verify(
 
     EXECUTION is an id, a locator (noetl://…/execution/<id>) or `last`; without it the organization is verified.
     Projections are compared at their checkpoints, so a projector that lags behind is no difference. Facts that a stream
-    acknowledged must be in the ledger; those on their way there are waited for, and told if they do not come. With
+    acknowledged must be in the ledger; those on their way there are waited for, and told if they do not come. Events are held
+    against their leaves, leaves against the links of their shard, and links against signed heads. Files of datasets must have
+    the size and the time or ETag of their manifests, or else their SHA-256; `--payloads` hashes all. With
     `--engine spark` whole organizations are folded on Spark, shard by shard, with the same outcome.
 
     \b
@@ -49,6 +70,7 @@ def verify(
       noetl verify
       noetl verify last
       noetl verify --all --payloads
+      noetl verify --all --head kept/heads.jsonl --key kept/notary.pub
       noetl verify --all --engine spark --from lake
       noetl verify --json | jq '.reports[].differences'
     """
@@ -60,26 +82,30 @@ def verify(
                 "Spark verifies whole organizations, not one execution and not payloads",
                 hint="leave out --engine spark",
             )
-        work = _verify_on_spark(everything=everything, source=source, quiet=as_json)
+        work = _verify_on_spark(heads, key, everything=everything, source=source, quiet=as_json)
     else:
         refuse_source(source)
-        work = _verify(execution, everything=everything, payloads=payloads, quiet=as_json)
-    reports, shards, writes = asyncio.run(work)
+        work = _verify(execution, heads, key, everything=everything, payloads=payloads, quiet=as_json)
+    reports, shards, writes, chain = asyncio.run(work)
+    shards = [*shards, *chain.differences]
     clean = not shards and not writes and all(report.clean for report in reports)
     if as_json:
-        plain = _plain(reports, shards, clean=clean) | {"writes": writes}
+        plain = _plain(reports, shards, clean=clean) | {"writes": writes, "chain": _chain(chain)}
         click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
     else:
-        _show(reports, shards, writes)
+        _show(reports, shards, writes, chain)
     ctx.exit(0 if clean else 1)
 
 
-async def _verify(execution: str | None, *, everything: bool, payloads: bool, quiet: bool) -> Found:
+async def _verify(
+    execution: str | None, heads: tuple[Path, ...], key: Path | None, *, everything: bool, payloads: bool, quiet: bool
+) -> Found:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from noetl.runtime.config import load_settings
     from noetl.runtime.losses import not_in_the_ledger
+    from noetl.runtime.notary import chain_check
     from noetl.runtime.wiring import open_runtime
 
     async with open_runtime(load_settings()) as runtime:
@@ -103,15 +129,25 @@ async def _verify(execution: str | None, *, everything: bool, payloads: bool, qu
                 )
                 for scope in scopes
             ]
+        if execution is None:
+            reports = [await with_files(runtime, report, hashed=payloads) for report in reports]
         writes = [] if execution is not None else await not_in_the_ledger(runtime, WRITES_SECONDS)
-        return reports, await verifier.shards() if everything else [], writes
+        check = await chain_check(runtime, heads, key)
+        if execution_id is not None:
+            chain = await check.execution(scopes[0], execution_id)
+        else:
+            chain = await check.shards(None if everything else runtime.scope)
+        return reports, await verifier.shards() if everything else [], writes, chain
 
 
-async def _verify_on_spark(*, everything: bool, source: Source, quiet: bool) -> Found:
+async def _verify_on_spark(
+    heads: tuple[Path, ...], key: Path | None, *, everything: bool, source: Source, quiet: bool
+) -> Found:
     from noetl.cli.position_progress import position_bar
     from noetl.runtime.bulk_replay import open_bulk_replay
     from noetl.runtime.config import load_settings
     from noetl.runtime.losses import not_in_the_ledger
+    from noetl.runtime.notary import chain_check
     from noetl.runtime.wiring import open_runtime
 
     with position_bar("verifying", quiet=quiet) as reached:
@@ -122,8 +158,10 @@ async def _verify_on_spark(*, everything: bool, source: Source, quiet: bool) -> 
             verifier = bulk.verifier
             scopes = await verifier.scopes() if everything else [runtime.scope]
             reports = [await verifier.verify(scope) for scope in scopes]
+            reports = [await with_files(runtime, report, hashed=False) for report in reports]
             writes = await not_in_the_ledger(runtime, WRITES_SECONDS)
-            return reports, await verifier.shards() if everything else [], writes
+            chain = await (await chain_check(runtime, heads, key)).shards(leaves=False)
+            return reports, await verifier.shards() if everything else [], writes, chain
 
 
 def _plain(reports: list[VerifyReport], shards: list[Difference], *, clean: bool) -> dict[str, Any]:
@@ -136,7 +174,11 @@ def _plain(reports: list[VerifyReport], shards: list[Difference], *, clean: bool
     }
 
 
-def _show(reports: list[VerifyReport], shards: list[Difference], writes: list[str]) -> None:
+def _chain(chain: ChainReport) -> dict[str, int]:
+    return {"events": chain.events, "before": chain.before, "links": chain.links, "heads": chain.heads}
+
+
+def _show(reports: list[VerifyReport], shards: list[Difference], writes: list[str], chain: ChainReport) -> None:
     for report in reports:
         name = f"{report.scope.tenant_id}/{report.scope.organization_id}"
         what = name if report.execution_id is None else f"execution {report.execution_id} of {name}"
@@ -149,8 +191,16 @@ def _show(reports: list[VerifyReport], shards: list[Difference], writes: list[st
             click.echo(f"{part.projection:<16} {part.expected_rows:>10} rows  {part.expected}  {verdict}{where}")
         if report.payloads is not None:
             click.echo(f"{report.payloads} payloads proven")
+        if report.files:
+            how = "hashed" if report.files_hashed else "compared by size and time or ETag (--payloads hashes them)"
+            click.echo(f"{report.files} files of datasets ({report.file_bytes} bytes) {how}")
         if report.lag:
             click.echo(f"{report.lag} events are not projected yet and were not compared")
+    click.echo(
+        f"chain: {chain.events} events held against their leaves, {chain.links} links, {chain.heads} signed heads"
+    )
+    if chain.before:
+        click.echo(f"{chain.before} events were recorded before links were kept; nothing proves them")
     differences = [*(difference for report in reports for difference in report.differences), *shards]
     found = [*(difference.sentence() for difference in differences), *writes]
     for sentence in found:

@@ -11,12 +11,13 @@ from typing import Any
 from noetl.credentials.credential_types import shown_fields
 from noetl.credentials.google_token import google_access_token, google_id_token
 from noetl.credentials.oauth2 import ask_for_token, token_request
-from noetl.credentials.providers.choice import Providers
+from noetl.credentials.providers.choice import OWN, Providers
 from noetl.credentials.providers.port import WHOLE, FetchOptions
 from noetl.credentials.store import CredentialStore
 from noetl.errors import Denied, InputError, NotFound
 from noetl.execute.tools.port import Credential
 from noetl.model.stream import Scope
+from noetl.outgoing.rights import Rights, own_rights
 from noetl.playbook.model import KeychainEntry
 
 REMOTE = frozenset({"oauth2", "secret_manager", "google_id_token", "token"})
@@ -40,9 +41,10 @@ class Fetched:
 class Fetcher:
     """Fetches entries anew each time."""
 
-    def __init__(self, credentials: CredentialStore, providers: Providers) -> None:
+    def __init__(self, credentials: CredentialStore, providers: Providers, rights: Rights = own_rights) -> None:
         self._credentials = credentials
         self._providers = providers
+        self._rights = rights
 
     async def fetch(self, scope: Scope, entry: KeychainEntry, before: Mapping[str, Any]) -> Fetched:
         """Fetch an entry; `before` are the fields it had, of which a refresh token is used again."""
@@ -75,7 +77,7 @@ class Fetcher:
         request = token_request(
             entry.name, entry.options, {} if login is None else login.data, before.get("refresh_token")
         )
-        fields = await ask_for_token(entry.name, request)
+        fields = await ask_for_token(entry.name, request, (await self._rights(scope)).reach)
         if "refresh_token" not in fields and "refresh_token" in before:
             fields["refresh_token"] = before["refresh_token"]
         seconds = _seconds(fields.get("expires_in")) or entry.ttl or _TOKEN_SECONDS
@@ -88,7 +90,8 @@ class Fetcher:
         if token:
             return Fetched(_both(token), _TOKEN_SECONDS)
         if login.type == "service_account":
-            token, seconds = await google_access_token(entry.name, login.data)
+            reach = (await self._rights(scope)).reach
+            token, seconds = await google_access_token(entry.name, login.data, reach)
             return Fetched(_both(token), min(seconds, entry.ttl or seconds))
         fetched = await self._oauth2(scope, entry, before)
         if "access_token" not in fetched.fields:
@@ -100,8 +103,11 @@ class Fetcher:
         if not provider:
             raise InputError(f"keychain entry {entry.name!r} names no provider")
         _check_residency(entry)
-        login = await self._login(scope, entry)
+        login, granted = await self._login(scope, entry), await self._rights(scope)
+        if login is None or provider in OWN:
+            granted.check(provider, scope)
         options = FetchOptions(
+            reach=granted.reach,
             identity=None if login is None else login.data,
             region=_text(entry, "region"),
             version=_text(entry, "version"),
@@ -128,8 +134,11 @@ class Fetcher:
         audience = _text(entry, "target_audience") or _text(entry, "audience") or _text(entry, "endpoint")
         if audience is None:
             raise InputError(f"keychain entry {entry.name!r} names no audience")
-        login = await self._login(scope, entry)
-        token, seconds = await google_id_token(entry.name, audience, None if login is None else login.data)
+        login, granted = await self._login(scope, entry), await self._rights(scope)
+        if login is None:
+            granted.check("gcp", scope)
+        identity = None if login is None else login.data
+        token, seconds = await google_id_token(entry.name, audience, identity, granted.reach)
         fields = {"token": token, "id_token": token, "token_type": "Bearer", "audience": audience}
         return Fetched(fields, min(seconds, entry.ttl or seconds), frozenset({"token_type", "audience"}))
 

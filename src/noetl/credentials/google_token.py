@@ -13,21 +13,25 @@ from typing import Any
 from noetl.credentials.providers.gcp import CLOUD, service_account
 from noetl.credentials.providers.port import client_library
 from noetl.errors import Denied, InputError, Unavailable
+from noetl.outgoing.blocking import guarded_session
+from noetl.outgoing.reach import ANYWHERE, Reach
 
 _DEFAULT_SECONDS = 3_000.0
 
 
-async def google_id_token(name: str, audience: str, identity: Mapping[str, Any] | None) -> tuple[str, float]:
+async def google_id_token(
+    name: str, audience: str, identity: Mapping[str, Any] | None, reach: Reach = ANYWHERE
+) -> tuple[str, float]:
     """Return a token for the audience and how many seconds it lasts."""
     client_library("google.auth", "gcp")
-    token = await asyncio.to_thread(_fetch, name, audience, identity)
+    token = await asyncio.to_thread(_fetch, name, audience, identity, reach)
     return token, seconds_left(token, time.time())
 
 
-async def google_access_token(name: str, identity: Mapping[str, Any]) -> tuple[str, float]:
+async def google_access_token(name: str, identity: Mapping[str, Any], reach: Reach = ANYWHERE) -> tuple[str, float]:
     """Return a token for the APIs of Google Cloud and how many seconds it lasts."""
     client_library("google.auth", "gcp")
-    return await asyncio.to_thread(_access, name, identity), _DEFAULT_SECONDS
+    return await asyncio.to_thread(_access, name, identity, reach), _DEFAULT_SECONDS
 
 
 def seconds_left(token: str, now: float) -> float:
@@ -40,7 +44,7 @@ def seconds_left(token: str, now: float) -> float:
         return _DEFAULT_SECONDS
 
 
-def _fetch(name: str, audience: str, identity: Mapping[str, Any] | None) -> str:
+def _fetch(name: str, audience: str, identity: Mapping[str, Any] | None, reach: Reach) -> str:
     def ask(request: Any) -> str:
         if identity is None:
             return str(client_library("google.oauth2.id_token", "gcp").fetch_id_token(request, audience))
@@ -49,22 +53,25 @@ def _fetch(name: str, audience: str, identity: Mapping[str, Any] | None) -> str:
         account.refresh(request)
         return str(account.token)
 
-    return _asked(name, ask)
+    # With no credential the process asks for itself, at the addresses that Google's client knows.
+    return _asked(name, ask, ANYWHERE if identity is None else reach)
 
 
-def _access(name: str, identity: Mapping[str, Any]) -> str:
+def _access(name: str, identity: Mapping[str, Any], reach: Reach) -> str:
     def ask(request: Any) -> str:
         accounts = client_library("google.oauth2.service_account", "gcp").Credentials
         account = _account(name, accounts, identity, scopes=[CLOUD])
         account.refresh(request)
         return str(account.token)
 
-    return _asked(name, ask)
+    return _asked(name, ask, reach)
 
 
-def _asked(name: str, ask: Callable[[Any], str]) -> str:
+def _asked(name: str, ask: Callable[[Any], str], reach: Reach) -> str:
     failures = client_library("google.auth.exceptions", "gcp")
-    request = client_library("google.auth.transport.requests", "gcp").Request()
+    transport = client_library("google.auth.transport.requests", "gcp")
+    # The address that gives tokens stands in the credential, so whoever wrote that chose it.
+    request = transport.Request() if reach.anywhere else transport.Request(session=guarded_session(reach))
     try:
         return ask(request)
     except failures.TransportError as problem:

@@ -9,10 +9,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from noetl.catalog.evaluating import Evaluating
 from noetl.credentials.fetching import REMOTE, Fetched, Fetcher
 from noetl.credentials.keychain_rows import Held, KeychainInfo, KeychainRows, KeychainUse, cache_key_of
 from noetl.credentials.secret import guarded
@@ -42,8 +44,14 @@ class Keychain:
     """Resolves entries for executions and keeps what it fetched."""
 
     def __init__(
-        self, rows: KeychainRows, fetcher: Fetcher, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        rows: KeychainRows,
+        fetcher: Fetcher,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        evaluating: Evaluating | None = None,
     ) -> None:
+        self._evaluating = evaluating or Evaluating()
         self._rows = rows
         self._fetcher = fetcher
         self._now = now
@@ -55,7 +63,7 @@ class Keychain:
         """Resolve a playbook's entries in order; each may use those before it."""
         found: dict[str, dict[str, Any]] = {}
         for entry in entries:
-            made = rendered(entry, render, found)
+            made = await self._evaluating.run(use.scope, partial(rendered, entry, render, found))
             known = found.get(str(made.auth)) if made.kind == "token" else None
             found[entry.name] = await self.get(use, made) if known is None else _token_of(made, known)
         return found

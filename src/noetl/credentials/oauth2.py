@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote_plus, urlsplit, urlunsplit
 
 import msgspec
 
 from noetl.errors import Denied, InputError, Unavailable
-
-if TYPE_CHECKING:
-    import aiohttp
+from noetl.outgoing.reach import ANYWHERE, AddressRefused, Reach
 
 _SECONDS = 30.0
-_LARGEST = 1 << 20
+_METHODS = frozenset({"GET", "POST", "PUT"})
+_NOT_THE_AUTHORS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade"})
+"""Headers that say where a request goes and where it ends, which an entry does not choose."""
 _CODES = frozenset(
     {
         "invalid_request",
@@ -71,18 +71,23 @@ def token_request(
     if (options.get("client_auth") or credential.get("client_auth")) == "basic":
         basic = (str(data.pop("client_id", "")), str(data.pop("client_secret", "")))
     headers = {str(key): str(value) for key, value in dict(options.get("headers") or {}).items()}
+    method = str(options.get("method") or "POST").upper()
+    if method not in _METHODS:
+        raise InputError(f"keychain entry {name!r}: a token server is asked by {', '.join(sorted(_METHODS))}")
+    if wrong := sorted(key for key in headers if key.lower() in _NOT_THE_AUTHORS):
+        raise InputError(f"keychain entry {name!r}: the header {wrong[0]} is not one that an entry gives")
     return TokenRequest(
         endpoint=str(endpoint),
-        method=str(options.get("method") or "POST").upper(),
+        method=method,
         headers=headers,
         data=data,
         basic=basic,
     )
 
 
-async def ask_for_token(name: str, request: TokenRequest) -> dict[str, Any]:
+async def ask_for_token(name: str, request: TokenRequest, reach: Reach = ANYWHERE) -> dict[str, Any]:
     """Send the request and return the fields of the answer."""
-    import aiohttp  # the few processes that ask wait for it, not every command
+    from noetl.outgoing.asking import ask  # the few processes that ask wait for its client, not every command
 
     where = f"keychain entry {name!r}: the token server {shown_url(request.endpoint)}"
     as_json = "json" in next((value for key, value in request.headers.items() if key.lower() == "content-type"), "")
@@ -92,16 +97,13 @@ async def ask_for_token(name: str, request: TokenRequest) -> dict[str, Any]:
     if request.method == "GET":
         body = {"params": form}
     try:
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS), trust_env=True) as session,
-            # A redirect would carry the client's secret to an address nobody named.
-            session.request(
-                request.method, request.endpoint, headers=headers, allow_redirects=False, **body
-            ) as response,
-        ):
-            status, answer = response.status, _object(await _bounded(response.content))
-    except (aiohttp.ClientError, TimeoutError, OSError) as problem:
-        raise Unavailable(f"{where} does not answer: {type(problem).__name__}") from None
+        # A redirect would carry the client's secret to an address nobody named, and none is followed.
+        found = await ask(request.method, request.endpoint, reach, headers=headers, seconds=_SECONDS, **body)
+    except AddressRefused as refused:
+        raise Denied(f"{where} may not be asked: {refused.message}", hint=refused.hint) from None
+    except Unavailable as problem:
+        raise Unavailable(f"{where} does not answer: {problem.message}") from None
+    status, answer = found.status, _object(found.body if found.whole else b"")
     if status == 429 or status >= 500:
         raise Unavailable(f"{where} answered with status {status}")
     if status >= 300:
@@ -122,15 +124,6 @@ def shown_url(url: str) -> str:
 def _basic(client: tuple[str, str]) -> str:
     # The standard has both form-encoded first, so that an id with a colon stays one.
     return "Basic " + base64.b64encode(":".join(map(quote_plus, client)).encode()).decode()
-
-
-async def _bounded(content: aiohttp.StreamReader) -> bytes:
-    body = bytearray()
-    async for chunk in content.iter_any():
-        body += chunk
-        if len(body) > _LARGEST:
-            return b""
-    return bytes(body)
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -21,14 +21,16 @@ SEVERITY: Final = Choice(SEVERITIES)
 
 CONDITION: Final[Mapping[str, Field]] = {
     "on": Field(
-        Choice(("run_failed", "run_late", "slot_missed", "lag", "check_failed", "stream_broken")),
+        Choice(("run_failed", "run_late", "slot_missed", "lag", "check_failed", "stream_broken", "platform_away")),
         "What is looked for in the ledger.",
     ),
     "path": Field(TEXT, "Only runs of this playbook; `etl/*` takes all whose path begins so."),
     "dag": Field(TEXT, "Only runs, tasks or checks of this DAG."),
     "job": Field(TEXT, "Only checks of this job."),
     "schedule": Field(TEXT, "Only slots of this schedule."),
-    "later_than": Field(DURATION, "How long a run may be open, or how late a slot may start."),
+    "later_than": Field(
+        DURATION, "How long a run may be open, how late a slot may start, or how long work may wait for the platform."
+    ),
     "finished_by": Field(
         Text(r"([01][0-9]|2[0-3]):[0-5][0-9]", "a time of day such as 06:30"),
         "When each day's run must have completed.",
@@ -53,6 +55,7 @@ _BELONGS: Final[Mapping[str, tuple[str, ...]]] = {
     "lag": ("of", "lag_over"),
     "check_failed": ("dag", "job", "lookback"),
     "stream_broken": (),
+    "platform_away": ("later_than",),
 }
 _EITHER: Final[Mapping[str, tuple[str, ...]]] = {"run_late": ("later_than", "finished_by"), "lag": ("lag_over",)}
 

@@ -161,15 +161,18 @@ class Children:
                 raise LeaseLost(f"execution {parent.execution_id} starts nothing any more: {why}")
         entry = await self._catalog.get(scope, path, None if version in (None, "latest") else int(version))
         plan = await self._catalog.plan(scope, entry.catalog_id)
+        # The id of a child is older than the child.
+        at = datetime.now(UTC)
+        workload = await self._catalog.plans.evaluating.run(
+            scope,
+            lambda: plan.workload.in_force(payload, execution_id=child_id, catalog_id=entry.catalog_id, at=at),
+        )
         trigger = Start(
             path=entry.path,
             version=entry.version,
             catalog_id=entry.catalog_id,
             digest=entry.digest,
-            # The id of a child is older than the child.
-            workload=plan.workload.in_force(
-                payload, execution_id=child_id, catalog_id=entry.catalog_id, at=datetime.now(UTC)
-            ),
+            workload=workload,
             requested_by=f"execution/{parent.execution_id}",
             key=f"child/{child_id}",
             parent_execution_id=parent.execution_id,

@@ -19,6 +19,7 @@ from noetl.dispatch.local import LocalDispatch
 from noetl.dispatch.locality import DISTANCES, Patience
 from noetl.dispatch.orphans import Orphans
 from noetl.dispatch.reaper import Reaper
+from noetl.dispatch.reports.references import References
 from noetl.dispatch.request_keys import request_key, stands_for
 from noetl.dispatch.results import Gathering
 from noetl.dispatch.signal import Signal
@@ -76,12 +77,14 @@ class Engine:
         self._drafting = Drafting(mint_many, producer)
         self.catalog = Catalog(stores.entries, payloads, mint, producer, Plans(kinds, defaults))
         self.executions = Executions(
-            ledger, payloads, self.catalog, self._drafting, mint, command_lease_seconds=command_lease_seconds,
+            ledger, payloads, self.catalog, self._drafting, mint, running, command_lease_seconds=command_lease_seconds,
             patience=patience, max_child_depth=max_child_depth,
         )  # fmt: skip
+        self._references = References(payloads)
         self.frames = Frames(
-            work, facts, ledger, self._drafting, Gathering(facts, for_consumer(payloads, "reducer")), self.work.touch
-        )
+            work, facts, ledger, self._drafting, Gathering(facts, for_consumer(payloads, "reducer")), self._references,
+            self.work.touch,
+        )  # fmt: skip
         orphans = Orphans(running, facts)
         self._cascade = Cascade(running, self.executions, self.work.touch)
         self.children = Children(work, facts, self.executions, self.catalog, orphans, self.ended)
@@ -115,7 +118,7 @@ class Engine:
         """Return the dispatch of an organization for workers in this process."""
         return LocalDispatch(
             scope, self._stores.work, self._stores.running, self._stores.facts, self._ledger, self.executions, self.frames, self.children, self.catalog,
-            self._drafting, self.work, self.so_far,
+            self._drafting, self.work, self.so_far, self._references,
         )  # fmt: skip
 
     async def close(self) -> None:
@@ -142,13 +145,17 @@ class Engine:
         parent_id, depth = parent_execution_id, 0
         if parent_id is not None:
             depth = await self.children.depth_below(scope, parent_id, execution_id, entry.path)
+        # Rendered here and recorded: whoever reads or repeats the execution gets the same values.
+        workload = await self.catalog.plans.evaluating.run(
+            scope,
+            lambda: plan.workload.in_force(payload or {}, execution_id=execution_id, catalog_id=entry.catalog_id),
+        )
         trigger = Start(
             path=entry.path,
             version=entry.version,
             catalog_id=entry.catalog_id,
             digest=entry.digest,
-            # Rendered here and recorded: whoever reads or repeats the execution gets the same values.
-            workload=plan.workload.in_force(payload or {}, execution_id=execution_id, catalog_id=entry.catalog_id),
+            workload=workload,
             requested_by=requested_by,
             key="requested" if key is None else request_key(key),
             parent_execution_id=parent_id,

@@ -11,10 +11,12 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from noetl.catalog.evaluating import at_once
 from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.drafts import Drafting, new_lease
 from noetl.dispatch.facts.port import IssuedCommand
@@ -22,11 +24,21 @@ from noetl.dispatch.grants import CommandGrant
 from noetl.dispatch.handing import first_issued, grant_of, handed_to
 from noetl.dispatch.large_facts import slimmed, with_rows, with_stored_rows
 from noetl.dispatch.locality import Patience
-from noetl.dispatch.open_executions.port import OpenHead
+from noetl.dispatch.open_executions.port import OpenExecutions, OpenHead
 from noetl.dispatch.results import loaded
 from noetl.dispatch.waiters import Waiter, Waiters
-from noetl.errors import EventInvalid, NoetlError, NotFound, PayloadCollected, VersionConflict
+from noetl.errors import (
+    Corrupt,
+    Erased,
+    EventInvalid,
+    NoetlError,
+    NotFound,
+    PayloadCollected,
+    PayloadMissing,
+    VersionConflict,
+)
 from noetl.faults import reach
+from noetl.ledger.after_commit import after_commit
 from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.event import Draft
@@ -44,6 +56,7 @@ from noetl.plan.places import told_place
 from noetl.plan.planned import Plan
 from noetl.plan.state import Result, State, evolve
 from noetl.plan.trigger import Cancelled, CommandEnded, Start, Trigger
+from noetl.playbook.bounds.meter import Lengthy
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +64,33 @@ KEPT = 2_000
 """Executions whose state stays in memory."""
 KEPT_ENDED = 256
 """Ended ones that stay besides: whoever started them will soon ask how they ended."""
+
+
+DECISIONS_BEGUN_MAX = 5
+"""How often a lengthy decision is begun before its execution ends, whatever cut it off: a kill, a restart, the memory."""
+
+
+class DecisionCutOff(NoetlError):
+    """A decision was begun again and again and never came to its end."""
+
+    code = "decision_cut_off"
+
+    def __init__(self, state: State, trigger: Trigger) -> None:
+        step = None
+        if isinstance(trigger, CommandEnded) and (found := state.run_of(trigger.command_id)) is not None:
+            step = found[0]
+        what = (
+            f"what follows step {step}" if step else "how it begins" if isinstance(trigger, Start) else "how it goes on"
+        )
+        super().__init__(
+            f"playbook {state.path or trigger_path(trigger)}: deciding {what} was begun {DECISIONS_BEGUN_MAX} times and"
+            " never came to its end: each time its process was killed or stopped while templates were evaluated"
+        )
+
+
+def trigger_path(trigger: Trigger) -> str:
+    """Return the playbook that a trigger starts."""
+    return trigger.path if isinstance(trigger, Start) else ""
 
 
 @dataclass
@@ -82,6 +122,7 @@ class Executions:
         catalog: Catalog,
         drafting: Drafting,
         mint: Callable[[], int],
+        running: OpenExecutions,
         *,
         command_lease_seconds: float = COMMAND_LEASE_SECONDS,
         patience: Patience | None = None,
@@ -92,6 +133,9 @@ class Executions:
         self._catalog = catalog
         self._drafting = drafting
         self._mint = mint
+        self._running = running
+        self._evaluating = catalog.plans.evaluating
+        self._lengthy: set[tuple[Scope, int]] = set()
         self._lease_seconds = command_lease_seconds
         self.max_child_depth = max_child_depth
         """How many executions may be above one."""
@@ -161,11 +205,7 @@ class Executions:
                 known.state = await self._read(scope, execution_id, None)
             while True:
                 state = known.state or State(execution_id=execution_id)
-                if tally is not None and isinstance(trigger, CommandEnded):
-                    found = state.run_of(trigger.command_id)
-                    if found is not None and len(found[1].open) == 1:
-                        trigger = msgspec.structs.replace(trigger, tally=await tally(state))
-                decision, plan = await self._decide(scope, state, trigger)
+                decision, plan = await self._decide(scope, state, trigger, tally)
                 if not decision.facts:
                     return Decided(state, ())
                 try:
@@ -184,6 +224,9 @@ class Executions:
                     decided = await self._record(scope, state, ending, plan, fences, None)
                 known.state = decided.state
                 break
+            if (scope, execution_id) in self._lengthy:
+                self._lengthy.discard((scope, execution_id))
+                await self._running.decided(scope, execution_id)
         self._tell(scope, decided)
         return decided
 
@@ -211,7 +254,7 @@ class Executions:
         async with self._entry(scope, head.execution_id).lock:
             decided = await self._record(scope, state, decision, None, (), None)
         self._known.pop((scope, head.execution_id), None)
-        self.on_ended(scope, decided.state)
+        after_commit("telling the end", self.on_ended, scope, decided.state)
 
     def _tell(self, scope: Scope, decided: Decided) -> None:
         issued = [fact for fact in decided.facts if fact.event_type == "command.issued" and fact.command_id]
@@ -219,40 +262,66 @@ class Executions:
         kept = False
         for fact in issued:
             if fact.meta.get("child_execution_id"):
-                self.on_child(scope, decided.state, fact)
+                after_commit("starting a child", self.on_child, scope, decided.state, fact)
             elif "worker" not in fact.meta:
                 waiting += 1
                 kept = kept or "near" in fact.meta
         if waiting > 0:
-            self.on_issued(scope, waiting)
+            after_commit("waking workers", self.on_issued, scope, waiting)
             if kept:
-                self.on_kept()
+                after_commit("waking workers later", self.on_kept)
         if decided.state.ended:
             self._known.pop((scope, decided.state.execution_id), None)
             self._ended[scope, decided.state.execution_id] = decided.state
             while len(self._ended) > KEPT_ENDED:
                 self._ended.popitem(last=False)
-            self.on_ended(scope, decided.state)
+            after_commit("telling the end", self.on_ended, scope, decided.state)
 
-    async def _decide(self, scope: Scope, state: State, trigger: Trigger) -> tuple[Decision, Plan | None]:
+    async def _decide(
+        self, scope: Scope, state: State, trigger: Trigger, tally: Callable[[State], Any] | None
+    ) -> tuple[Decision, Plan | None]:
         plan = None
+        try:
+            trigger = await _tallied(state, trigger, tally)
+        except (Corrupt, Erased, PayloadMissing) as problem:
+            # What its rows came to can never be read, so the loop can never end otherwise.
+            fact = undecidable(state, problem)
+            return Decision((fact,), evolve(state, fact)), plan
         try:
             catalog_id = trigger.catalog_id if isinstance(trigger, Start) else state.catalog_id
             plan = await self._catalog.plan(scope, catalog_id)
             data = {step: await self.load(scope, ref) for step, ref in needed(plan, state, trigger).items()}
-            decision = decide(
-                plan, state, trigger, self._mint, data,
+            deciding = partial(
+                decide, plan, state, trigger, self._mint, data,
                 command_lease_seconds=self._lease_seconds, max_child_depth=self.max_child_depth,
             )  # fmt: skip
-            return decision, plan
+            try:
+                return at_once(deciding), plan
+            except Lengthy:
+                return await self._decide_lengthily(scope, state, trigger, deciding), plan
         except Exception as problem:
-            is_passing = isinstance(problem, NoetlError) and problem.disposition == "transient"
+            # Deciding itself touches no file and no server: what the system says is about what had to be fetched.
+            is_passing = isinstance(problem, OSError) or (
+                isinstance(problem, NoetlError) and problem.disposition == "transient"
+            )
             if isinstance(trigger, Start) or is_passing:
                 raise
             # Whatever goes wrong in a decision, the execution ends with the reason instead of standing still.
             _log.exception("execution %s cannot be decided about", state.execution_id)
             fact = undecidable(state, problem)
             return Decision((fact,), evolve(state, fact)), plan
+
+    async def _decide_lengthily(
+        self, scope: Scope, state: State, trigger: Trigger, deciding: Callable[[], Decision]
+    ) -> Decision:
+        """Decide beside the event loop, unless that was begun too often and never came to its end."""
+        begun = await self._running.deciding(scope, state.execution_id, state.version)
+        if begun > DECISIONS_BEGUN_MAX:
+            raise DecisionCutOff(state, trigger)
+        reach("decide.lengthy")
+        decision = await self._evaluating.beside(scope, deciding)
+        self._lengthy.add((scope, state.execution_id))
+        return decision
 
     async def load(self, scope: Scope, ref: PayloadRef) -> Any:
         """Return the value a reference stands for; for a loop's, what its rows came to."""
@@ -295,10 +364,12 @@ class Executions:
             with waiter.promised(slot=issued.loop_id is not None):
                 await self._write_claimed(scope, after, appends, fences, issued, waiter)
             return Decided(after, facts, given=1)
+        # Made before anything is recorded, as is everything else that could fail an answer.
+        grant = None
+        if handed is not None and issued is not None and plan is not None:
+            grant = grant_of(after, handed.command_id or "", handed.meta, issued.event_id)
         await self._write(after, appends, fences)
-        if handed is None or issued is None or plan is None:
-            return Decided(after, facts)
-        return Decided(after, facts, grant_of(after, handed.command_id or "", handed.meta, issued.event_id))
+        return Decided(after, facts, grant)
 
     async def _write_claimed(
         self,
@@ -313,14 +384,16 @@ class Executions:
         command_id = issued.command_id or ""
         lease = new_lease(waiter.worker, 1, issued.meta["lease_seconds"])
         claim = self._drafting.claim(scope, after.execution_id, command_id, issued.event_id, lease)
+        grant = grant_of(after, command_id, lease, issued.event_id)
         await self._write(after, (*appends, claim), fences)
-        waiter.give(grant_of(after, command_id, lease, issued.event_id))
+        waiter.give(grant)
 
     async def _write(self, after: State, appends: tuple[Append, ...], fences: Sequence[Fence]) -> None:
+        own = appends[0]
+        assert after.version == (own.expected_version or 0) + len(own.drafts), "a decision and its events tell the same"
         reach("decide.before_record")
-        answers = await self._ledger.transact(Transition(appends, tuple(fences)))
+        await self._ledger.transact(Transition(appends, tuple(fences)))
         reach("decide.after_record")
-        assert after.version == answers[0].last_version, "a decision and its events tell the same"
 
     def _entry(self, scope: Scope, execution_id: int) -> _Known:
         key = (scope, execution_id)
@@ -344,3 +417,13 @@ class Executions:
             hint = "`noetl executions list` shows what there is"
             raise NotFound(f"there is no execution {execution_id}", hint=hint)
         return after
+
+
+async def _tallied(state: State, trigger: Trigger, tally: Callable[[State], Any] | None) -> Trigger:
+    """Return a trigger with what came of a stage's rows, where it is the end of the stage's last command."""
+    if tally is None or not isinstance(trigger, CommandEnded):
+        return trigger
+    found = state.run_of(trigger.command_id)
+    if found is None or len(found[1].open) != 1:
+        return trigger
+    return msgspec.structs.replace(trigger, tally=await tally(state))

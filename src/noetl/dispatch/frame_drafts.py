@@ -122,11 +122,11 @@ class FrameDrafts:
         )
         return Append(stream, [draft])
 
-    def lost(self, scope: Scope, frame: HeldFrame) -> Append:
+    def lost(self, scope: Scope, frame: HeldFrame, *, may_fail: bool = True) -> Append:
         """Say of a frame that its worker was lost, and after the last attempt the frame with it."""
         execution_id, frame_id, shard_id = frame.execution_id, frame.frame_id, frame.shard_id
         stream = frame_stream(scope, execution_id, frame_id)
-        is_last = frame.attempt >= frame.max_attempts
+        is_last = may_fail and frame.attempt >= frame.max_attempts
         draft = self._drafting.one(
             scope, stream, execution_id,
             ("loop.shard." if shard_id else "frame.") + ("failed" if is_last else "abandoned"),

@@ -18,10 +18,13 @@ from noetl.dispatch.frame_drafts import FrameDrafts, has_failed, held
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
 from noetl.dispatch.locality import Claimant, Wish, claimant, closest
 from noetl.dispatch.open_work.port import HeldFrame, OpenWork
+from noetl.dispatch.reports import frames as reports
+from noetl.dispatch.reports.references import References
+from noetl.dispatch.reports.refusing import refuse
 from noetl.dispatch.results import Gathering
 from noetl.dispatch.row_problems import first_problem
 from noetl.dispatch.set_values import made_whole
-from noetl.errors import Conflict, LeaseLost, NotFound, Unavailable, VersionConflict
+from noetl.errors import Conflict, FramesOpen, LeaseLost, NotFound, VersionConflict
 from noetl.faults import reach
 from noetl.leases import fences
 from noetl.leases.kinds import COMMAND, FRAME
@@ -30,6 +33,7 @@ from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.lease import Proof
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
+from noetl.payloads.codec import decode_json
 from noetl.plan.places import place_of
 from noetl.plan.trigger import Tally
 
@@ -64,6 +68,7 @@ class Frames:
         ledger: Ledger,
         drafting: Drafting,
         gathering: Gathering,
+        references: References,
         touch: Callable[[], None],
     ) -> None:
         self._work = work
@@ -72,6 +77,7 @@ class Frames:
         self.drafts = FrameDrafts(drafting)
         """What is said about frames."""
         self._gathering = gathering
+        self._references = references
         self._touch = touch
         self._cursors: OrderedDict[int, _Cursor] = OrderedDict()
         self.minted = 0
@@ -129,6 +135,7 @@ class Frames:
                 append: tuple[Append, ...] = ()
                 relied_on: tuple[Fence, ...] = ()
                 if frame is not None:
+                    frame = msgspec.structs.replace(frame, worker=worker)
                     said, relied_on = self.drafts.dispatched(scope, grant, frame, worker)
                     append, relied_on = (said,), (*relied_on, slot)
                 try:
@@ -140,8 +147,10 @@ class Frames:
                     if frame is None or (ending is not None and not await self._work.holds(scope, ending[1])):
                         raise
                     if not await self._work.holds(scope, slot):
-                        # A slot that was lost gets no other frame; the one it has worked off is still its own.
-                        await self._transact((), (), ending)
+                        # A slot that was lost gets no other frame; the one it has worked off is still its own, unless
+                        # rows of it are left: they would go with it, so whoever gets the frame next works all of it off.
+                        if new is None:
+                            await self._transact((), (), ending)
                         raise
                     cursor.may_have_free = True
                     continue
@@ -159,11 +168,14 @@ class Frames:
             await self._ledger.transact(Transition(appends, (*((ending[1],) if ending else ()), *relied_on)))
 
     async def given_up(
-        self, scope: Scope, execution_id: int, command_id: str
+        self, scope: Scope, execution_id: int, command_id: str, *, may_fail: bool = True
     ) -> tuple[tuple[Append, ...], tuple[Fence, ...]]:
-        """Return what to record together with the loss of a slot: its frames are lost too, and free for its next holder."""
+        """Return what to record together with the loss of a slot: its frames are lost too, and free for its next holder.
+
+        After its last attempt a frame fails with the loss, unless it may not: its slot was handed back, not lost.
+        """
         rows = await self._work.frames_of(scope, execution_id, command_id)
-        return tuple(self.drafts.lost(scope, row) for row in rows), tuple(
+        return tuple(self.drafts.lost(scope, row, may_fail=may_fail) for row in rows), tuple(
             (fences.expired if row.has_expired else fences.held)(FRAME, proof_of(row)) for row in rows
         )
 
@@ -202,6 +214,7 @@ class Frames:
             lease_seconds=loop.frame["lease_seconds"],
             shard_id=f"{loop.stage_id}-{index}" if loop.mode == "fanout" else None,
             rows_ref=ref,
+            max_attempts=loop.frame.get("max_attempts"),
         )
 
     async def _free(self, scope: Scope, grant: CommandGrant, cursor: _Cursor, who: Claimant) -> FrameGrant | None:
@@ -225,6 +238,7 @@ class Frames:
         self, scope: Scope, grant: CommandGrant, worker: str, rows: PayloadRef, row_count: int
     ) -> FrameGrant:
         """Record rows claimed in the user's database as a new frame."""
+        await self._references.check(scope, reports.rows(grant, rows, row_count))
         frame = await self._leased(scope, grant, worker, None, NewRows(None, row_count, rows))
         assert frame is not None
         return frame
@@ -233,6 +247,10 @@ class Frames:
         self, scope: Scope, grant: CommandGrant, frame: FrameGrant, report: FrameReport, *, worker: str, take_next: bool
     ) -> FrameGrant | None:
         """Record what a frame came to and, if asked, lease the next in the same transaction."""
+        report, refs = reports.commit(grant, frame, report, worker=worker, take_next=take_next)
+        await self._references.check(scope, refs)
+        if report.rest is not None and frame.rows_ref is not None:
+            await self._check_rest(scope, frame, frame.rows_ref, report, report.rest)
         ending = self.drafts.committed(scope, grant, frame, report)
         reach("frame.before_commit")
         if take_next and not (has_failed(frame, report) and grant.loop and grant.loop.frame.get("fail_fast")):
@@ -247,8 +265,20 @@ class Frames:
         reach("frame.after_commit")
         return following
 
-    async def fail(self, scope: Scope, frame: FrameGrant, error: dict[str, Any], *, max_attempts: int) -> None:
+    async def _check_rest(
+        self, scope: Scope, frame: FrameGrant, given: PayloadRef, report: FrameReport, rest: PayloadRef
+    ) -> None:
+        """Refuse rows that are left if they are not those the frame was given and did not work off."""
+        store = self._gathering.payloads
+        rows, left = [decode_json(await store.fetch(scope, ref)) for ref in (given, rest)]
+        if not isinstance(rows, list) or rows[report.row_count :] != left:
+            refuse("report.rest", rest.uri, f"it is not what is left of the rows of frame {frame.frame_id}")
+
+    async def fail(
+        self, scope: Scope, frame: FrameGrant, error: dict[str, Any], *, max_attempts: int, worker: str
+    ) -> None:
         """Record that an attempt failed, or after the last one that the frame did."""
+        error = reports.failure(frame, error, max_attempts, worker)
         said = self.drafts.failed(scope, frame, error, max_attempts)
         await self._ledger.transact(Transition((said,), (held(frame),)))
         self._cursor(frame.stage_id).may_have_free = True
@@ -256,21 +286,32 @@ class Frames:
 
     async def checkpoint(self, scope: Scope, frame: FrameGrant, cursor: dict[str, Any]) -> None:
         """Record how far a frame got."""
+        await self._references.check(scope, reports.checkpoint(frame, cursor))
         await self._ledger.transact(Transition((self.drafts.checkpointed(scope, frame, cursor),), (held(frame),)))
 
     async def tally(
-        self, scope: Scope, execution_id: int, stage_id: int, loop_id: int, *, with_open: bool = False
+        self,
+        scope: Scope,
+        execution_id: int,
+        stage_id: int,
+        loop_id: int,
+        *,
+        total: int | None = None,
+        with_open: bool = False,
     ) -> Tally:
         """Return what came of a stage's rows, once only one slot of it is open any more.
 
         Frames that are still open, which a slot lost and nobody has taken yet, are refused: their rows would be
-        forgotten. `with_open` counts them as they are, for a stage that cannot go on.
+        forgotten, as would those of the `total` that were never handed out. `with_open` counts them as they are, for a
+        stage that cannot go on.
         """
         stage = await self._work.stage(scope, execution_id, stage_id)
         if stage is None:
             raise NotFound(f"stage {stage_id} of execution {execution_id} is closed")
         if stage.frames_open and not with_open and not stage.has_failed_fast:
-            raise Unavailable(f"{stage.frames_open} frames of stage {stage_id} wait for another owner")
+            raise FramesOpen(f"{stage.frames_open} frames of stage {stage_id} wait for another owner")
+        if total is not None and stage.next_index < total and not with_open and not stage.has_failed_fast:
+            refuse("report.status", "ok", f"{total - stage.next_index} of {total} rows were never handed out")
         gathered = await self._gathering.gather(scope, execution_id, loop_id, one_per_frame=stage.is_one_per_frame)
         problem = await first_problem(self._facts, scope, execution_id, loop_id) if stage.rows_failed else None
         self._cursors.pop(stage_id, None)
@@ -279,6 +320,7 @@ class Frames:
             frames_failed=stage.frames_failed,
             rows_done=stage.rows_done,
             rows_failed=stage.rows_failed,
+            rows_handed_out=stage.next_index,
             errors=stage.errors,
             problem=problem,
             ctx=await made_whole(self._gathering.payloads, scope, stage.ctx),

@@ -64,6 +64,8 @@ class CommandGrant(msgspec.Struct, frozen=True, kw_only=True):
     loop: LoopGrant | None = None
     left: tuple[str, str] | None = None
     """Application and tag under which an attempt before may still run on Spark."""
+    worker: str = ""
+    """To whom it was granted; nobody else reports on it."""
 
     @property
     def lease(self) -> LeaseRef:
@@ -88,6 +90,10 @@ class FrameGrant(msgspec.Struct, frozen=True, kw_only=True):
     shard_id: str | None = None
     rows_ref: PayloadRef | None = None
     checkpoint: dict[str, Any] | None = None
+    max_attempts: int | None = None
+    """How often the loop's policy lets it be tried; None where that is not known."""
+    worker: str = ""
+    """To whom it was granted; nobody else reports on it."""
 
     @property
     def lease(self) -> LeaseRef:

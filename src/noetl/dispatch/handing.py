@@ -78,4 +78,5 @@ def grant_of(state: State, command_id: str, lease: dict[str, Any], issued_event_
         issued_event_id=issued_event_id,
         context=StepContext(workload=state.workload, ctx=state.ctx, results=state.results),
         loop=loop,
+        worker=lease.get("worker") or "",
     )

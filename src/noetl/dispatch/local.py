@@ -17,11 +17,14 @@ from noetl.dispatch.frames import Frames
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, FrameSoFar, LeaseRef
 from noetl.dispatch.handing import grant_of
 from noetl.dispatch.locality import Claimant, Wish, claimant, opening
+from noetl.dispatch.losses import Losses
 from noetl.dispatch.open_executions.port import OpenExecutions
 from noetl.dispatch.open_work.port import OpenWork, PendingCommand
+from noetl.dispatch.reports import commands as reports
+from noetl.dispatch.reports.references import References
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.so_far import LoopsSoFar
-from noetl.errors import LeaseLost, NotFound
+from noetl.errors import FramesOpen, LeaseLost, NotFound
 from noetl.faults import reach
 from noetl.leases import fences
 from noetl.leases.kinds import COMMAND, FRAME
@@ -32,10 +35,10 @@ from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.plan.places import place_of
 from noetl.plan.trigger import CommandEnded
-from noetl.playbook.model import Playbook
+from noetl.playbook.model import Playbook, Step
 
-MAX_ATTEMPTS = 5
-"""How often a command is handed out before it counts as failed: its worker died, or gave it back, every time."""
+FRAMES_OPEN_SECONDS = 1.0
+"""How long a slot waits that cannot end its loop yet, because frames of slots that are gone have not been taken back."""
 
 
 class LocalDispatch:
@@ -55,6 +58,7 @@ class LocalDispatch:
         drafting: Drafting,
         signal: Signal,
         so_far: LoopsSoFar,
+        references: References,
     ) -> None:
         self._scope = scope
         self._work = work
@@ -68,6 +72,8 @@ class LocalDispatch:
         self._drafting = drafting
         self._signal = signal
         self._so_far = so_far
+        self._losses = Losses(work, facts)
+        self._references = references
 
     async def claim(
         self, worker: str, want: int, wait_seconds: float, wish: Wish | None = None, loops: int | None = None
@@ -95,7 +101,7 @@ class LocalDispatch:
             except asyncio.CancelledError:
                 # Nobody will work on what it was promised, and others need not wait until the lease runs out.
                 for grant in await waiter.granted():
-                    await self.give_back(grant, "its worker stopped before it began", delay_seconds=0.0)
+                    await self.give_back(grant, "its worker stopped before it began", delay_seconds=0.0, counts=False)
                 raise
         return await waiter.granted()
 
@@ -139,6 +145,7 @@ class LocalDispatch:
 
     async def started(self, grant: CommandGrant, application_id: str, job_tag: str) -> None:
         """Record where the work runs."""
+        reports.started(grant, application_id, job_tag)
         stream = command_stream(self._scope, grant.execution_id, grant.issued_event_id)
         draft = self._drafting.one(
             self._scope, stream, grant.execution_id, "command.started", f"command/{grant.command_id}",
@@ -148,10 +155,32 @@ class LocalDispatch:
         fence = fences.held(COMMAND, grant.lease.proof)
         await self._ledger.transact(Transition((Append(stream, [draft]),), (fence,)))
 
+    async def stalled(self, grant: CommandGrant, part: str, reason: str | None, number: int) -> None:
+        """Record that a command waits, or goes on."""
+        word = "resumed" if reason is None else "stalled"
+        stream = command_stream(self._scope, grant.execution_id, grant.issued_event_id)
+        draft = self._drafting.one(
+            self._scope, stream, grant.execution_id, f"command.{word}", f"command/{grant.command_id}",
+            command_id=grant.command_id, meta={"attempt": grant.attempt, "part": part}, error=reason,
+            idempotency_key=f"{grant.execution_id}/{grant.command_id}/{word}/{grant.attempt}/{number}",
+        )  # fmt: skip
+        await self._ledger.transact(Transition((Append(stream, [draft]),), (fences.held(COMMAND, grant.lease.proof),)))
+
     async def complete(
         self, grant: CommandGrant, report: CommandEnded, *, worker: str, take_next: bool
     ) -> CommandGrant | None:
-        """Record an end and what follows."""
+        """Record an end and what follows, once it is known to be one that the command can come to."""
+        step = await self._step(grant)
+        report, refs = reports.end(grant, report, step, worker)
+        await self._references.check(self._scope, refs)
+        return await self._complete(grant, report, worker=worker, take_next=take_next)
+
+    async def _step(self, grant: CommandGrant) -> Step:
+        return (await self.playbook(grant.catalog_id)).steps[grant.step]
+
+    async def _complete(
+        self, grant: CommandGrant, report: CommandEnded, *, worker: str, take_next: bool
+    ) -> CommandGrant | None:
         fence = fences.held(COMMAND, grant.lease.proof)
         loop = grant.loop
         if report.ref is not None:
@@ -162,41 +191,60 @@ class LocalDispatch:
             # A slot that failed ends what it could not work off; one that did well must have left nothing open.
             with_open = report.status == "error"
             return await self._frames.tally(
-                self._scope, grant.execution_id, loop.stage_id, loop.loop_id, with_open=with_open
+                self._scope, grant.execution_id, loop.stage_id, loop.loop_id, total=loop.total, with_open=with_open
             )
 
+        if loop is not None and report.status == "ok" and await self._frames_in_hand(grant):
+            raise await self._handed_back(grant)
         reach("complete.before_record")
-        decided = await self._executions.trigger(
-            self._scope,
-            grant.execution_id,
-            report,
-            fences=(fence,),
-            worker=worker if take_next else None,
-            tally=None if loop is None else tally,
-        )
+        try:
+            decided = await self._executions.trigger(
+                self._scope,
+                grant.execution_id,
+                report,
+                fences=(fence,),
+                worker=worker if take_next else None,
+                tally=None if loop is None else tally,
+            )
+        except FramesOpen:
+            raise await self._handed_back(grant, FRAMES_OPEN_SECONDS) from None
         if not decided.facts:
             # Also where the execution has ended: who was to settle something once this is recorded must not.
             raise LeaseLost(f"command {grant.command_id} of execution {grant.execution_id} has ended already")
         return decided.grant
 
-    async def give_back(self, grant: CommandGrant, reason: str, *, delay_seconds: float) -> None:
-        """Record that an attempt came to nothing."""
-        if grant.attempt >= MAX_ATTEMPTS:
+    async def _frames_in_hand(self, grant: CommandGrant) -> bool:
+        """Tell whether a slot that ends still has frames: granted by an answer that never reached its worker."""
+        return bool(await self._work.frames_of(self._scope, grant.execution_id, grant.command_id))
+
+    async def _handed_back(self, grant: CommandGrant, delay_seconds: float = 0.0) -> LeaseLost:
+        """Let another holder of a slot go on with the frames that are left, and return what its present one is told."""
+        reason = "frames of the loop were left when it ended"
+        await self.give_back(grant, reason, delay_seconds=delay_seconds, counts=False)
+        return LeaseLost(f"command {grant.command_id} of execution {grant.execution_id} goes on: frames are left")
+
+    async def give_back(self, grant: CommandGrant, reason: str, *, delay_seconds: float, counts: bool = True) -> None:
+        """Record that an attempt came to nothing, or that it was handed back."""
+        reason = reports.reason(reason, delay_seconds)
+        loop = grant.loop
+        at = (None, None) if loop is None else (loop.stage_id, loop.loop_id)
+        if counts and await self._losses.exhausted(self._scope, grant, *at) is not None:
             error = {"kind": "unknown", "message": reason, "retryable": False, "code": "attempts_exhausted"}
             report = CommandEnded(command_id=grant.command_id, attempt=grant.attempt, status="error", error=error)
-            await self.complete(grant, report, worker="", take_next=False)
+            await self._complete(grant, report, worker="", take_next=False)
             return
+        word = "attempt_failed" if counts else "returned"
         stream = command_stream(self._scope, grant.execution_id, grant.issued_event_id)
         draft = self._drafting.one(
-            self._scope, stream, grant.execution_id, "command.attempt_failed", f"command/{grant.command_id}",
+            self._scope, stream, grant.execution_id, f"command.{word}", f"command/{grant.command_id}",
             command_id=grant.command_id, meta={"attempt": grant.attempt, "delay_seconds": delay_seconds}, error=reason,
-            idempotency_key=f"{grant.execution_id}/{grant.command_id}/attempt_failed/{grant.attempt}",
+            idempotency_key=f"{grant.execution_id}/{grant.command_id}/{word}/{grant.attempt}",
         )  # fmt: skip
         fence = fences.held(COMMAND, grant.lease.proof)
-        lost, theirs = await self._frames.given_up(self._scope, grant.execution_id, grant.command_id)
+        lost, theirs = await self._frames.given_up(self._scope, grant.execution_id, grant.command_id, may_fail=counts)
         await self._ledger.transact(Transition((Append(stream, [draft]), *lost), (fence, *theirs)))
-        if grant.loop is not None:
-            self._frames.lost(grant.loop.stage_id)
+        if loop is not None:
+            self._frames.lost(loop.stage_id)
         self._signal.touch()
 
     async def heartbeat(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:
@@ -232,7 +280,7 @@ class LocalDispatch:
 
     async def fail_frame(self, frame: FrameGrant, error: dict[str, Any], *, max_attempts: int, worker: str) -> None:
         """Record that an attempt at a frame failed."""
-        await self._frames.fail(self._scope, frame, error, max_attempts=max_attempts)
+        await self._frames.fail(self._scope, frame, error, max_attempts=max_attempts, worker=worker)
 
     async def checkpoint(self, frame: FrameGrant, cursor: dict[str, Any]) -> None:
         """Record how far a frame got."""
@@ -244,6 +292,7 @@ class LocalDispatch:
 
     async def run_child(self, grant: CommandGrant, child: Child) -> ChildEnd:
         """Run a child execution to its end."""
+        reports.child(grant, child, await self._step(grant))
         return await self._children.run(self._scope, grant, child)
 
     async def reference(self, locator: str) -> PayloadRef:

@@ -38,8 +38,18 @@ class Dispatch(Protocol):
         """Record under which names Spark is about to work on a command, so that whoever comes after can stop it."""
         ...
 
-    async def give_back(self, grant: CommandGrant, reason: str, *, delay_seconds: float) -> None:
-        """Say that an attempt came to nothing through no fault of the work; another may follow, up to a bound."""
+    async def stalled(self, grant: CommandGrant, part: str, reason: str | None, number: int) -> None:
+        """Record that a command waits for a part of the platform, or, without a reason, that the part answers again.
+
+        `number` counts what the attempt has told, so that what is told twice is recorded once.
+        """
+        ...
+
+    async def give_back(self, grant: CommandGrant, reason: str, *, delay_seconds: float, counts: bool = True) -> None:
+        """Say that an attempt came to nothing; another may follow, up to a bound unless it does not count.
+
+        What does not count is neither the work's fault nor a lost worker: one that stops, or a platform that is away.
+        """
         ...
 
     async def heartbeat(self, leases: Sequence[LeaseRef]) -> list[LeaseRef]:

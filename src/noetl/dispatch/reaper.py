@@ -14,7 +14,7 @@ from noetl.dispatch.drafts import Drafting, command_stream
 from noetl.dispatch.executions import Executions
 from noetl.dispatch.facts.port import Facts
 from noetl.dispatch.frames import Frames, proof_of
-from noetl.dispatch.local import MAX_ATTEMPTS
+from noetl.dispatch.losses import Losses
 from noetl.dispatch.open_executions.port import OpenExecution, OpenExecutions
 from noetl.dispatch.open_work.port import HeldFrame, LostCommand, OpenWork, SuspendedCommand
 from noetl.dispatch.orphans import Orphans
@@ -64,6 +64,7 @@ class Reaper:
         self._cascade = cascade
         self._drafting = drafting
         self._signal = signal
+        self._losses = Losses(work, facts)
         self._every = every_seconds
         self._idle = idle_seconds
         self.frames_republished = 0
@@ -110,13 +111,18 @@ class Reaper:
     async def _command(self, lost: LostCommand) -> None:
         scope, execution_id, attempt = lost.scope, lost.execution_id, lost.attempt
         fence = fences.expired(COMMAND, Proof((execution_id, lost.command_id), attempt, lost.lease_token))
-        if attempt >= MAX_ATTEMPTS:
-            message = f"its worker was lost {attempt} times, the last one was {lost.worker}"
+        times = await self._losses.exhausted(scope, lost, lost.stage_id, lost.loop_id)
+        if times is not None:
             report = CommandEnded(
                 command_id=lost.command_id,
                 attempt=attempt,
                 status="error",
-                error={"kind": "timeout", "message": message, "retryable": False, "code": "attempts_exhausted"},
+                error={
+                    "kind": "timeout",
+                    "message": _exhausted(lost, times),
+                    "retryable": False,
+                    "code": "attempts_exhausted",
+                },
             )
             tally = None
             stage_id, loop_id = lost.stage_id, lost.loop_id
@@ -174,3 +180,8 @@ class Reaper:
             return
         if child.ended:
             await self._children.resume(scope, parent_id, command_id, child)
+
+
+def _exhausted(lost: LostCommand, times: int) -> str:
+    message = f"its worker was lost {times} times, the last one was {lost.worker}"
+    return message if lost.stage_id is None else f"{message}, and no frame was committed between"

@@ -26,10 +26,12 @@ from noetl.errors import (
     ChildTooDeep,
     Conflict,
     Denied,
+    FramesOpen,
     InputError,
     LeaseLost,
     NoetlError,
     NotFound,
+    ReportRefused,
     Unavailable,
     Unsupported,
 )
@@ -168,9 +170,16 @@ class RemoteDispatch:
         with suppress(_Doubtful):
             await self._sent("/api/commands/started", body, _Nothing)
 
-    async def give_back(self, grant: CommandGrant, reason: str, *, delay_seconds: float) -> None:
-        """Record that an attempt came to nothing."""
+    async def stalled(self, grant: CommandGrant, part: str, reason: str | None, number: int) -> None:
+        """Record that a command waits, or goes on; a server that is away is not asked again."""
+        body = {"lease": _command(grant), "part": part, "reason": reason and reason[:10_000], "number": number}
+        await self._once("POST", "/api/commands/stalled", body, _Nothing)
+
+    async def give_back(self, grant: CommandGrant, reason: str, *, delay_seconds: float, counts: bool = True) -> None:
+        """Record that an attempt came to nothing, or that it was handed back."""
         body = {"lease": _command(grant), "reason": reason[:10_000], "delay_seconds": delay_seconds}
+        if not counts:
+            body["counts"] = False
         try:
             await self._sent("/api/commands/give-back", body, _Nothing)
         except _Doubtful:
@@ -286,6 +295,8 @@ class RemoteDispatch:
         while True:
             try:
                 return await self._once(method, path, body, kind, key=key, wait=wait)
+            except FramesOpen:
+                raise  # asking again would not help: the slot has to take those frames
             except Unavailable:
                 if asyncio.get_running_loop().time() >= deadline:
                     raise
@@ -350,6 +361,8 @@ def _refusal(status: int, data: bytes, what: str) -> NoetlError:
     if status == 409:
         kind = Conflict if problem.code in ("conflict", "stage_not_open", "version_conflict") else LeaseLost
         return kind(words, hint=hint, code=problem.code)
+    if problem.code == FramesOpen.code:
+        return FramesOpen(words, hint=hint)
     if status >= 502 or status in (408, 429):
         return Unavailable(words, hint=hint)
     if status in (401, 403):
@@ -358,6 +371,8 @@ def _refusal(status: int, data: bytes, what: str) -> NoetlError:
         return NotFound(words, hint=hint)
     if problem.code == ChildTooDeep.code:
         return ChildTooDeep(words, hint=hint)
+    if problem.code == ReportRefused.code:
+        return ReportRefused(words, hint=hint)
     if status in (400, 413, 422):
         return InputError(words, hint=hint)
     return Unsupported(words, hint=hint) if status == 501 else Unavailable(words, hint=hint)

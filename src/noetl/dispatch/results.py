@@ -129,7 +129,10 @@ async def _of_frame(part: Part, view: View) -> list[Any]:
     if part.ref is None:
         return [None] * part.places
     data = await view(part.ref)
-    return rows_of(data) if part.ref.bytes < _LARGE else await asyncio.to_thread(rows_of, data)
+    found = rows_of(data) if part.ref.bytes < _LARGE else await asyncio.to_thread(rows_of, data)
+    if len(found) != part.places:
+        raise Corrupt(f"the results {part.ref.uri} are {len(found)}, and its frame came to {part.places}")
+    return found
 
 
 async def results_of(manifest: Any, view: View) -> list[Any]:
@@ -154,7 +157,10 @@ async def loaded(payloads: PayloadStore, scope: Scope, ref: PayloadRef) -> Any:
 def rows_of(data: bytes | memoryview) -> list[Any]:
     """Return what the rows of a frame's payload came to, in their order; a failed row gives None."""
     table = decode_table(data)
-    values: list[Any] = table.column("data").to_pylist()
-    if (table.schema.field("data").metadata or {}).get(b"noetl.form") == b"json":
-        return [None if value is None else orjson.loads(value) for value in values]
+    try:
+        values: list[Any] = table.column("data").to_pylist()
+        if (table.schema.field("data").metadata or {}).get(b"noetl.form") == b"json":
+            return [None if value is None else orjson.loads(value) for value in values]
+    except (KeyError, TypeError, ValueError) as problem:
+        raise Corrupt(f"this table is not what the rows of a frame came to: {problem}") from None
     return values

@@ -49,7 +49,11 @@ async def made_whole(store: PayloadStore, scope: Scope, writes: Mapping[str, Any
     return {path: await _value(store, scope, value) for path, value in writes.items()}
 
 
+def noted(value: Any) -> Any:
+    """Return what stands in the note in place of a large value; None where the value stands itself."""
+    return value[_NOTE] if isinstance(value, Mapping) and value.keys() == {_NOTE} else None
+
+
 async def _value(store: PayloadStore, scope: Scope, value: Any) -> Any:
-    if not isinstance(value, Mapping) or value.keys() != {_NOTE}:
-        return value
-    return decode_json(await store.fetch(scope, msgspec.convert(value[_NOTE], PayloadRef)))
+    note = noted(value)
+    return value if note is None else decode_json(await store.fetch(scope, msgspec.convert(note, PayloadRef)))

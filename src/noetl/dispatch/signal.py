@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from noetl.ledger.after_commit import after_commit
+
 
 class Signal:
     """A number that grows with every touch, and a way to wait until it is another."""
@@ -19,7 +21,7 @@ class Signal:
         """Wake everybody who waits; `heard` says that another process passed it on."""
         self.number += 1
         if self.passed_on is not None and not heard:
-            self.passed_on()
+            after_commit("waking other processes", self.passed_on)
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(None)
@@ -32,7 +34,9 @@ class Signal:
         waiter = waiter or asyncio.get_running_loop().create_future()
         self._waiting.add(waiter)
         try:
-            await asyncio.wait_for(waiter, timeout)
+            # Not `wait_for`, which swallows a cancellation that comes together with the touch.
+            async with asyncio.timeout(timeout):
+                await waiter
         except TimeoutError:
             pass
         finally:

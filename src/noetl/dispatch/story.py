@@ -34,7 +34,17 @@ class Command:
     issued: Event
     leases: list[Event] = field(default_factory=list)
     """Everything that happened to its lease, in order."""
+    stalls: list[Event] = field(default_factory=list)
+    """When its holders had to wait for a part of the platform, and when that answered again."""
     ended: Event | None = None
+
+    @property
+    def stalled(self) -> Event | None:
+        """The event by which its holder waits for a part of the platform now, if it does."""
+        last, held = self.stalls[-1] if self.stalls else None, self.holder
+        if last is None or held is None or last.event_type != "command.stalled":
+            return None
+        return last if last.meta["attempt"] == held.meta.get("attempt", 1) else None
 
     @property
     def holder(self) -> Event | None:
@@ -128,6 +138,8 @@ class Story:
             known.ended = event
         elif event.event_type in _COMMAND_LEASED:
             known.leases.append(event)
+        elif event.event_type in ("command.stalled", "command.resumed"):
+            known.stalls.append(event)
 
     def _add_frame(self, event: Event, frame_id: int) -> None:
         if frame_id == self._frame_id:

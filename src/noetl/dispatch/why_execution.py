@@ -75,10 +75,17 @@ def _command(name: str, command: Command) -> Sentence:
     if child := issued.meta.get("child_execution_id"):
         return sentence("waits", f"{name} is suspended since {at(issued)} until execution {child} ends.", issued)
     if (held := command.holder) is not None:
-        text = f"{name} is worked on by {held.meta['worker']}, attempt {held.meta.get('attempt', 1)}, since {at(held)}."
-        return sentence("waits", text, held)
+        text = f"{name} is worked on by {held.meta['worker']}, attempt {held.meta.get('attempt', 1)}, since {at(held)}"
+        stalled = command.stalled
+        if stalled is None:
+            return sentence("waits", f"{text}.", held)
+        return sentence("waits", f"{text}; {_stalled(stalled)}.", held, stalled)
     last = command.leases[-1] if command.leases else issued
     return sentence("waits", f"{name} waits for a worker since {at(last)}{_again(last)}.", issued, last)
+
+
+def _stalled(event: Event) -> str:
+    return f"it waits for the {event.meta['part']} since {at(event)}: {event.error}"
 
 
 def _again(last: Event) -> str:
@@ -89,6 +96,8 @@ def _again(last: Event) -> str:
         delay = last.meta.get("delay_seconds")
         after = f" and may be taken again after {delay:g} s" if delay else ""
         return f", when attempt {attempt} was given back: {last.error}{after}"
+    if last.event_type == "command.returned":
+        return f", when attempt {attempt} was handed back: {last.error}"
     return ""
 
 
@@ -111,6 +120,10 @@ def _loop(story: Story, step: str, run: Run) -> Iterator[Sentence]:
         f", {idle} waiting for a worker." if idle else "."
     )
     yield sentence("waits", text, *(slot.holder or slot.issued for slot in slots[:_SHOWN_FRAMES]))
+    for slot in slots[:_SHOWN_FRAMES]:
+        if slot.holder is not None and slot.stalled is not None:
+            text = f"step {step}: {slot.holder.meta['worker']} cannot go on, {_stalled(slot.stalled)}."
+            yield sentence("waits", text, slot.stalled)
     for frame_id, event in list(stage.open.items())[:_SHOWN_FRAMES]:
         yield sentence("frame", f"frame {frame_id} of step {step} {_frame(event)}.", event)
 

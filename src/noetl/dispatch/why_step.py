@@ -59,6 +59,8 @@ def _command(name: str, command: Command) -> Iterator[Sentence]:
         yield sentence("attempt", f"{name}: attempt 1 was handed to {issued.meta['worker']} at once.", issued)
     for event in command.leases:
         yield sentence("attempt", f"{name}: {_lease(event)}.", event)
+    for event in command.stalls:
+        yield sentence("stalled", f"{name}: {_stall(event)}.", event)
     if ended is None:
         yield sentence("open", f"{name} has not ended.", (command.leases or [issued])[-1])
         return
@@ -75,7 +77,16 @@ def _lease(event: Event) -> str:
         return f"attempt {attempt} was lost at {at(event)}, for the lease of {worker} ran out"
     if event.event_type == "command.attempt_failed":
         return f"attempt {attempt} was given back at {at(event)}: {event.error}"
+    if event.event_type == "command.returned":
+        return f"attempt {attempt} was handed back at {at(event)}, which counts as none: {event.error}"
     return f"attempt {attempt} was taken by {worker} at {at(event)}"
+
+
+def _stall(event: Event) -> str:
+    attempt, part = event.meta["attempt"], event.meta["part"]
+    if event.event_type == "command.resumed":
+        return f"attempt {attempt} went on at {at(event)}, for the {part} answered again"
+    return f"attempt {attempt} had to wait for the {part} from {at(event)} on: {event.error}"
 
 
 def _tries(tried: dict[str, Any]) -> str:
@@ -97,7 +108,8 @@ def _exit(plan: Plan | None, step: str, run: Run) -> Iterator[Sentence]:
         return
     data = exited.result.get("data")
     if isinstance(data, dict) and "total" in data:
-        text = f"run {run.number}: {data.get('completed')} of {counted(data['total'], 'row')} done, {data.get('failed')} failed."
+        text = f"run {run.number}: {data.get('completed')} of {counted(data['total'], 'row')} done, {data.get('failed')} failed"
+        text += f", {data['not_tried']} were never tried." if data.get("not_tried") else "."
         yield sentence("rows", text, exited)
     error = f": {exited.error}" if exited.error else ""
     yield sentence("result", f"run {run.number} was left as {exited.status} at {at(exited)}{error}.", exited)

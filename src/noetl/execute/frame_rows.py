@@ -211,6 +211,7 @@ class FrameRun:
             make_call=self._calls.at(index),
             sleep=self._services.sleep,
             monotonic=self._services.monotonic,
+            beside=self._services.beside,
             defer=(lambda _task, call: kept.append(call)) if self._policy["commit"] == "frame" else None,
             children=self._children,
         )
@@ -266,6 +267,7 @@ class FrameRun:
             make_call=self._calls.at(f"frame-{self._frame.first_index}"),
             sleep=self._services.sleep,
             monotonic=self._services.monotonic,
+            beside=self._services.beside,
             children=self._children,
         )
         first = self._frame.first_index

@@ -58,7 +58,7 @@ class RowClaims:
         """Claim rows for the length of the block and write them down; None when there are none left."""
         if self._kind != "postgres":
             raise ClaimFailed(Problem(kind="schema", message=f"a cursor of kind {self._kind!r} is not supported"))
-        async with open_claim(self._call(names)) as claim:
+        async with open_claim(await self._call(names)) as claim:
             rows = await claim.rows()
             if not rows:
                 await claim.commit()
@@ -71,9 +71,10 @@ class RowClaims:
                 ref = await self._services.store.store(self._services.scope, encode_json(rows), JSON, rows=len(rows))
             yield Claimed(rows, ref, claim.commit)
 
-    def _call(self, names: Names) -> Call:
+    async def _call(self, names: Names) -> Call:
         seen = names.for_run(__frame_max_rows=self._most)
-        rendered = self._written.render(seen)
+        services = self._services
+        rendered = await services.evaluating.run(services.scope, lambda: self._written.render(seen))
         return call_maker(self._services, self._grant, "claim")(
             task=self._task,
             run=1,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from noetl.execute.platform.waits import answered
 from noetl.execute.tools.port import Resources
 from noetl.model.stream import Scope
 
@@ -51,7 +52,7 @@ class Scratch:
         kept.users += 1
         try:
             async with self._opening:
-                await asyncio.to_thread(self._make, kept.path)
+                await answered("worker's disk", lambda: asyncio.to_thread(self._make, kept.path))
             yield kept.path
         finally:
             kept.users -= 1

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
+from noetl.catalog.evaluating import at_once
 from noetl.errors import Conflict, TemplateFailed
 from noetl.execute import failures
 from noetl.execute.agent_calls import is_playbook
@@ -20,6 +22,7 @@ from noetl.execute.outcome import Outcome, Problem
 from noetl.execute.policy import Verdict, decide
 from noetl.execute.tools.port import Call, Tool
 from noetl.model.payload_ref import PayloadRef
+from noetl.playbook.bounds.meter import Lengthy
 from noetl.playbook.scopes import Names, apply_set
 from noetl.playbook.selection import select
 from noetl.playbook.views import View, alone, output_view
@@ -31,6 +34,7 @@ _SECONDS_MAX = 31_536_000.0
 MakeCall = Callable[..., Call]
 Defer = Callable[[CompiledTask, Call], None]
 RunChild = Callable[[CompiledTask, Call], Awaitable[Outcome]]
+Beside = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -71,6 +75,7 @@ async def run_sequence(
     make_call: MakeCall,
     sleep: Callable[[float], Awaitable[None]],
     monotonic: Callable[[], float],
+    beside: Beside,
     defer: Defer | None = None,
     children: RunChild | None = None,
     runs_max: int = RUNS_MAX,
@@ -80,8 +85,9 @@ async def run_sequence(
     `make_call(task=, run=, kind=, options=, input=, auth=, scope=, timeout=)` adds what the worker knows to a rendered
     call; `run` counts from 1 how often the task was entered, so that `(task, run)` names an effect. With `defer`, a
     last task of kind `postgres` is handed over instead of run. `children` runs tasks whose work is another playbook.
+    `beside` evaluates templates that take long, while others use the event loop.
     """
-    run = _Run(step, names, tools, make_call, sleep, monotonic, defer, children, runs_max)
+    run = _Run(step, names, tools, make_call, sleep, monotonic, beside, defer, children, runs_max)
     return await run.to_the_end()
 
 
@@ -89,7 +95,7 @@ class _Run:
     """One run through the tasks of a step."""
 
     __slots__ = (
-        "_artifacts", "_children", "_data", "_defer", "_entered", "_idle", "_input", "_last", "_make_call", "_monotonic",
+        "_artifacts", "_beside", "_children", "_data", "_defer", "_entered", "_idle", "_input", "_last", "_make_call", "_monotonic",
         "_names", "_names_itself", "_output", "_results", "_runs_left", "_set_failed", "_sleep", "_step", "_swallowed",
         "_told", "_tools", "_tried", "_views",
     )  # fmt: skip
@@ -102,12 +108,14 @@ class _Run:
         make_call: MakeCall,
         sleep: Callable[[float], Awaitable[None]],
         monotonic: Callable[[], float],
+        beside: Beside,
         defer: Defer | None,
         children: RunChild | None,
         runs_max: int,
     ) -> None:
         self._step, self._names, self._tools, self._make_call = step, names, tools, make_call
         self._sleep, self._monotonic, self._defer, self._children = sleep, monotonic, defer, children
+        self._beside = beside
         self._runs_left = runs_max
         self._entered: dict[str, int] = {}
         self._idle = 0
@@ -131,7 +139,7 @@ class _Run:
         step, names = self._step, self._names
         if step.input is not None:
             try:
-                given = step.input.render(names)
+                given = await self._evaluated(step.input.render, names)
                 self._views = _views_in(given)
                 self._input = names["input"] = {**self._input, **_values_of(given)}
             except TemplateFailed as error:
@@ -175,11 +183,14 @@ class _Run:
             names["_attempt"] = attempt
             outcome, selected = await self._try(task, entered, attempt, is_last=is_last)
             try:
-                verdict = decide(task.policy, names, outcome, attempt)
+                if task.policy is None:
+                    verdict = decide(None, names, outcome, attempt)  # there is nothing to evaluate
+                else:
+                    verdict = await self._evaluated(decide, task.policy, names, outcome, attempt)
                 if outcome.status == "error" and task.set and verdict.do in _LET_PASS and not self._set_failed:
-                    apply_set(names, task.set, may_lack=True)
+                    await self._evaluated(partial(apply_set, may_lack=True), names, task.set)
                 if verdict.set:
-                    apply_set(names, verdict.set)
+                    await self._evaluated(apply_set, names, verdict.set)
             except TemplateFailed as error:
                 self._keep(task, outcome, selected)
                 problem = failures.unrendered(error, self._step, self._results, task)
@@ -203,7 +214,7 @@ class _Run:
             names["input"] = self._input
         else:
             try:
-                call = self._call(task, entered)
+                call = await self._call(task, entered)
             except TemplateFailed as error:
                 outcome = _error(failures.unrendered(error, self._step, self._results, task))
             else:
@@ -213,7 +224,7 @@ class _Run:
         self._set_failed = False
         selected = outcome.data
         if outcome.status == "ok" and (task.select or task.set):
-            selected, problem = self._taken(task, outcome)
+            selected, problem = await self._evaluated(self._taken, task, outcome)
             if problem is not None:
                 outcome = msgspec.structs.replace(outcome, status="error", error=problem)
                 self._tell(outcome, attempt, duration)
@@ -241,7 +252,18 @@ class _Run:
             return selected, failures.unrendered(error, self._step, self._results, task)
         return selected, None
 
-    def _call(self, task: CompiledTask, entered: int) -> Call:
+    async def _evaluated(self, evaluate: Callable[..., Any], *args: Any) -> Any:
+        """Evaluate templates at once, or beside the event loop where they take long. Until then they change nothing."""
+        try:
+            return at_once(evaluate, *args)
+        except Lengthy:
+            return await self._beside(partial(evaluate, *args))
+
+    async def _call(self, task: CompiledTask, entered: int) -> Call:
+        rendered = await self._evaluated(self._rendered, task)
+        return self._make_call(task=task, run=entered, kind=task.kind, scope=self._names, **rendered)
+
+    def _rendered(self, task: CompiledTask) -> dict[str, Any]:
         names = self._names
         bound, views = self._input, self._views
         names["input"] = bound
@@ -249,17 +271,13 @@ class _Run:
             given = task.input.render(names)
             views = {**{name: view for name, view in views.items() if name not in given}, **_views_in(given)}
             bound = names["input"] = {**bound, **_values_of(given)}
-        return self._make_call(
-            task=task,
-            run=entered,
-            kind=task.kind,
-            options=task.options.render(names),
-            input=bound,
-            views=views,
-            auth=task.auth.render(names),
-            scope=names,
-            timeout=None if task.timeout is None else _seconds(task.timeout.render(names), task),
-        )
+        return {
+            "options": task.options.render(names),
+            "input": bound,
+            "views": views,
+            "auth": task.auth.render(names),
+            "timeout": None if task.timeout is None else _seconds(task.timeout.render(names), task),
+        }
 
     async def _carry_out(self, task: CompiledTask, call: Call, *, is_last: bool) -> Outcome:
         if is_last and self._defer is not None and task.kind == "postgres":

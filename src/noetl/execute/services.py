@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import pyarrow
 
+from noetl.catalog.evaluating import Evaluating
 from noetl.dispatch.grants import CommandGrant
 from noetl.execute.compiled import CompiledSteps
 from noetl.execute.outcome import Problem
@@ -95,9 +96,15 @@ class Services:
     """Results of steps up to this size stand in their event."""
     frame_ctx_bytes: int = FRAME_CTX_BYTES
     """Bytes of shared values, as JSON, that the rows of one frame may set."""
+    evaluating: Evaluating = field(default_factory=Evaluating)
+    """Where templates are evaluated that take long, so that heartbeats go on."""
     steps: CompiledSteps = field(default_factory=CompiledSteps)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     monotonic: Callable[[], float] = time.monotonic
+
+    async def beside(self, evaluate: Callable[[], Any]) -> Any:
+        """Evaluate templates that take long beside the event loop."""
+        return await self.evaluating.beside(self.scope, evaluate)
 
 
 class ScopedPayloads:

@@ -3,6 +3,8 @@
 Rows are worked off one frame after the other. In a cursor, what surrounds them is not waited for: the next frame is claimed
 and recorded beside the last rows of the one before, and the end of a frame (what its rows left for it, and its commit) is made
 beside the first rows of the next.
+
+A worker that stops takes no other frame: its slot works off the one in hand, and hands the others back.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ class Slot:
         names: Names,
         children: RunChild,
         on_rows: Callable[[CommandGrant, int, int], None],
+        stops: Callable[[], bool] = lambda: False,
     ) -> None:
         self._services = services
         self._dispatch = dispatch
@@ -69,6 +72,7 @@ class Slot:
         self._names = names
         self._children = children
         self._on_rows = on_rows
+        self._stops = stops
         assert grant.loop is not None
         self._loop = grant.loop
         self._collection: list[Any] | None = None
@@ -91,22 +95,29 @@ class Slot:
         """Say how far the frames under some leases are."""
         return self._frames.so_far(leases)
 
-    async def work(self) -> None:
-        """Work off frames until there are none; what fails is recorded with its frame."""
+    async def work(self) -> bool:
+        """Work off frames until there are none, or the worker stops; what fails is recorded with its frame.
+
+        Tells whether there are none left; otherwise the slot, with the frames it holds, is to be handed back.
+        """
         if self._loop.mode == "sequential":
             writes = await self._dispatch.loop_ctx(self._grant)
             self._names.put_ctx(written(self._names["ctx"], writes), writes)
         try:
             held = await self._next()
-            while (held := held or await self._ahead_or_now()) is not None:
+            while not self._stops() and (held := held or await self._ahead_or_now()) is not None:
                 held = await self._one(held)
             await self._recorded()
+            if not self._stops():
+                return True
+            await self._let_go(stops_recording=False)
+            return False
         except BaseException as problem:
             await self._let_go(stops_recording=isinstance(problem, asyncio.CancelledError))
             raise
 
     async def _let_go(self, *, stops_recording: bool) -> None:
-        """End what goes on beside the work: the slot failed, or is ours no longer."""
+        """End what goes on beside the work: the slot failed, is handed back, or is ours no longer."""
         for task in (self._following, self._recording if stops_recording else None):
             if task is not None:
                 task.cancel()
@@ -116,6 +127,8 @@ class Slot:
 
     async def _next(self) -> HeldFrame | None:
         """Take a frame that nobody works on any more, or the next rows of the collection."""
+        if self._stops():
+            return None
         self._ahead_until = self._services.monotonic() + AHEAD_SECONDS
         return self._frames.hold(await self._dispatch.next_frame(self._grant, self._worker))
 
@@ -154,7 +167,7 @@ class Slot:
             output = await self._stored_table(end)
             await self._dispatch.checkpoint(frame, {**cursor, "output": msgspec.to_builtins(output)})
 
-        goes_ahead = self._claims_ahead and self._services.monotonic() < self._ahead_until
+        goes_ahead = self._claims_ahead and self._services.monotonic() < self._ahead_until and not self._stops()
         try:
             rows = await self._rows_of(frame) if held.rows is None else held.rows
             run = held.run = FrameRun(
@@ -182,7 +195,8 @@ class Slot:
 
     async def _go_ahead(self, held: HeldFrame, run: FrameRun) -> HeldFrame | None:
         """Go on with the next frame as soon as its rows are claimed, and leave the end of this one to be made beside it."""
-        self._claim_ahead()
+        if not self._stops():
+            self._claim_ahead()
         await self._recorded()
         held.is_recording = True
         self._recording = asyncio.get_running_loop().create_task(self._record(held, run))
@@ -257,11 +271,13 @@ class Slot:
 
     async def _commit(self, held: HeldFrame, rows: list[Any], end: FrameEnd) -> HeldFrame | None:
         report = await self._report(end, await self._stored_table(end))
-        if len(end.rows) < held.frame.row_count and self._loop.rows_ref is None:
+        has_rest = len(end.rows) < held.frame.row_count
+        if has_rest and self._loop.rows_ref is None:
             # It was full before its last row: what is left goes on as a frame of its own.
             report = msgspec.structs.replace(report, rest=await self._stored(rows[report.row_count :]))
         self._ahead_until = self._services.monotonic() + AHEAD_SECONDS
-        return await self._committed(held, end, report, take_next=True)
+        # What is left of a frame becomes a frame of its own only together with its lease, also where the worker stops.
+        return await self._committed(held, end, report, take_next=has_rest or not self._stops())
 
     async def _committed(
         self, held: HeldFrame, end: FrameEnd, report: FrameReport, *, take_next: bool

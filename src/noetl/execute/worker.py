@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,11 @@ from noetl.errors import LeaseLost, NoetlError, NotFound, TemplateFailed
 from noetl.execute.calls import call_maker
 from noetl.execute.child_calls import run_child
 from noetl.execute.compiled import CompiledStep, CompiledTask
+from noetl.execute.held_command import HeldCommand
 from noetl.execute.outcome import Outcome, Problem
+from noetl.execute.platform.dispatch import PatientDispatch
+from noetl.execute.platform.payloads import PatientPayloads
+from noetl.execute.platform.waits import waiting_by
 from noetl.execute.reporting import defect_of, failure_of, report_of
 from noetl.execute.sequence import run_sequence
 from noetl.execute.services import Services
@@ -36,6 +41,8 @@ from noetl.playbook.templates import CompiledValue
 _log = logging.getLogger(__name__)
 
 GIVE_BACK_SECONDS = 1.0
+MOST_SECONDS = 30.0
+"""How long a command that the platform failed waits at most before somebody tries it again."""
 FULL_POLL_SECONDS = 1.0
 """How long one that has its fill of loops waits for other work before it asks again: a loop may have ended meanwhile."""
 
@@ -57,8 +64,9 @@ class Worker:
         most_loops: int | None = None,
     ) -> None:
         self.name = name
-        self._dispatch = dispatch
-        self._services = services
+        # What the work needs of the platform is waited for; renewals and claims keep their own time.
+        self._dispatch = patient = PatientDispatch(dispatch)
+        self._services = replace(services, store=PatientPayloads(services.store), find=patient.reference)
         self._slots = slots
         self._poll = poll_seconds
         self._wish = wish
@@ -66,9 +74,10 @@ class Worker:
         self._roams = wish is None or wish.max_distance == "any"
         self._on_rows = on_rows
         self._heartbeats: Heartbeats[LeaseRef] = Heartbeats(
-            dispatch, every_seconds=heartbeat_seconds, clock=services.monotonic, look=self._lost
+            patient, every_seconds=heartbeat_seconds, clock=services.monotonic, look=self._lost
         )
         self._running: set[asyncio.Task[None]] = set()
+        self._held: set[HeldCommand] = set()
         self._in_loops: set[Slot] = set()
         self._busy = 0
         self._most_loops = most_loops
@@ -103,11 +112,16 @@ class Worker:
             await self._drain()
 
     async def stop(self) -> None:
-        """Take nothing new; `run` returns once everything under way has ended. What is ours no longer stops at once."""
+        """Take nothing new; `run` returns once everything under way has ended, slots of loops with the frame in hand.
+
+        What is ours no longer stops at once.
+        """
         self._stopping = True
         self._changed.set()
         if self._claiming is not None:
             self._claiming.cancel()
+        for held in self._held:
+            held.let_go_if_stopping()
         await self._heartbeats.beat()
 
     async def _claimed(self, free: int) -> list[CommandGrant]:
@@ -179,50 +193,63 @@ class Worker:
             self._loops += grant.loop is not None
 
     async def _one(self, grant: CommandGrant) -> CommandGrant | None:
-        working = asyncio.current_task()
-        assert working is not None
-        lost = reported = False
+        held = HeldCommand(grant, self._dispatch, self._services.sleep, lambda: self._stopping)
         settling = Settling()
         self.commands += 1
-
-        def stop() -> None:
-            nonlocal lost
-            if reported:
-                return  # its row is gone with its end, and the answer may hand over the next command
-            lost = True
-            working.cancel()
-
-        self._heartbeats.hold(grant.lease, grant.lease_seconds, stop)
+        self._held.add(held)
+        self._heartbeats.hold(grant.lease, grant.lease_seconds, held.lose)
         try:
-            proves = grant.loop is not None and bool(grant.loop.frame.get("verify_ipc"))
-            with producing(grant.execution_id, 0, grant.lease_seconds, proves=proves):
-                report = await self._report(grant, settling)
-            reported = True
-            takes = self._takes_next(grant)
-            self._loops += takes
-            try:
-                following = await self._dispatch.complete(grant, report, worker=self.name, take_next=takes)
-                await settling.settle(recorded=report.status == "ok")
-                return following
-            finally:
-                self._loops -= takes
+            with waiting_by(held.waits):
+                return await self._under(held, grant, settling)
         except asyncio.CancelledError:
-            if not lost:
+            if not held.goes_on():
                 raise
-            working.uncancel()
+            if held.is_returned:
+                await self._returned(grant, "its worker stopped while the platform was away")
+                return None
             _log.info("command %s of execution %s was taken away", grant.command_id, grant.execution_id)
             return None
         except (LeaseLost, NotFound):
             return None
+        except _HandedBack:
+            await self._returned(grant, "its worker stopped")
+            return None
         except NoetlError as problem:
             reason = self._redacted(problem.message)
             _log.warning("command %s came to nothing: %s", grant.command_id, reason)
+            if problem.disposition == "transient":
+                # The platform's, and never the work's: each further try waits longer, and none of them counts.
+                delay = min(MOST_SECONDS, GIVE_BACK_SECONDS * 2.0 ** min(grant.attempt - 1, 10))
+                await self._returned(grant, reason, delay)
+                return None
             with suppress(NoetlError):
                 await self._dispatch.give_back(grant, reason, delay_seconds=GIVE_BACK_SECONDS)
             return None
         finally:
+            self._held.discard(held)
             self._heartbeats.release(grant.lease)
             await settling.settle(recorded=False)
+
+    async def _under(self, held: HeldCommand, grant: CommandGrant, settling: Settling) -> CommandGrant | None:
+        """Do a command under its lease, and report it."""
+        proves = grant.loop is not None and bool(grant.loop.frame.get("verify_ipc"))
+        with producing(grant.execution_id, 0, grant.lease_seconds, proves=proves):
+            report = await self._report(grant, settling)
+        held.is_reported = True
+        takes = self._takes_next(grant)
+        self._loops += takes
+        try:
+            following = await self._dispatch.complete(grant, report, worker=self.name, take_next=takes)
+            await settling.settle(recorded=report.status == "ok")
+            return following
+        finally:
+            self._loops -= takes
+
+    async def _returned(self, grant: CommandGrant, reason: str, delay_seconds: float = 0.0) -> None:
+        """Hand a command back for another worker to go on with; that is no failed attempt."""
+        _log.info("command %s of execution %s is handed back: %s", grant.command_id, grant.execution_id, reason)
+        with suppress(NoetlError):
+            await self._dispatch.give_back(grant, reason, delay_seconds=delay_seconds, counts=False)
 
     @property
     def busy(self) -> int:
@@ -244,6 +271,8 @@ class Worker:
                 return await self._done(grant, playbook, compiled, names, started, settling)
             async with self._time_limit(compiled.timeout, grant, names):
                 return await self._done(grant, playbook, compiled, names, started, settling)
+        except _HandedBack:
+            raise
         except _TimedOut as over:
             problem = Problem(kind="timeout", message=str(over), code="step_timeout")
         except ClaimFailed as refused:
@@ -277,6 +306,7 @@ class Worker:
             make_call=call_maker(self._services, grant, "step", settling),
             sleep=self._services.sleep,
             monotonic=self._services.monotonic,
+            beside=self._services.beside,
             children=self._children(grant),
         )
         step = playbook.steps[grant.step]
@@ -294,11 +324,12 @@ class Worker:
             return await self._on_spark(grant)
         slot = Slot(
             self._services, self._dispatch, self._heartbeats, self.name, grant, playbook, compiled, names,
-            self._children(grant), self._on_rows,
+            self._children(grant), self._on_rows, stops=lambda: self._stopping,
         )  # fmt: skip
         self._in_loops.add(slot)
         try:
-            await slot.work()
+            if not await slot.work():
+                raise _HandedBack
         finally:
             self._in_loops.discard(slot)
             self.claims += slot.claims
@@ -326,7 +357,7 @@ class Worker:
 
     @asynccontextmanager
     async def _time_limit(self, wanted: CompiledValue, grant: CommandGrant, names: Names) -> AsyncIterator[None]:
-        given = wanted.render(names)
+        given = await self._services.evaluating.run(self._services.scope, lambda: wanted.render(names))
         try:
             seconds = float(given)
         except (TypeError, ValueError):
@@ -357,3 +388,7 @@ class Worker:
 
 class _TimedOut(Exception):
     """A step took longer than it may."""
+
+
+class _HandedBack(Exception):
+    """The worker stops, and others are to go on with a slot."""

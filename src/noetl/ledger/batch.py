@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from noetl.errors import AlreadyRecorded, KeyReused, LeaseLost, NoetlError, PayloadCollected, VersionConflict
 from noetl.ledger.checking import Checks
-from noetl.ledger.normalizer import Row, content_digest, normalize
+from noetl.ledger.normalizer import Row, content_digest, leaves, normalize
 from noetl.ledger.transition import FENCE_MODES, WORK_TYPES, Append, Fence, Transition
 from noetl.model.catalogue.rows import once_types
 from noetl.model.event import REFERENCE_FIELDS, Appended, Draft
@@ -56,6 +56,8 @@ class Part:
     keys: list[tuple[str, int]]
     expected_version: int | None
     digest: bytes
+    leaves: bytes
+    """The SHA-256 of each event, joined."""
 
 
 @dataclass(eq=False)
@@ -103,15 +105,17 @@ def _part(append: Append, checks: Checks, *, works: bool = False) -> Part:
         (draft.idempotency_key, ordinal) for ordinal, draft in enumerate(drafts, 1) if draft.idempotency_key is not None
     ]
     event_ids = tuple(draft.event_id for draft in drafts)
+    place = _place(stream)
     return Part(
         stream=stream,
-        place=_place(stream),
+        place=place,
         event_ids=event_ids,
         drafts=tuple(drafts),
         rows=rows,
         keys=keys,
         expected_version=expected_version,
         digest=b"" if not keys else _request_digest(event_ids) if works else content_digest(stream.stream_id, rows),
+        leaves=leaves(stream, place.shard, rows),
     )
 
 
@@ -170,6 +174,7 @@ def _packed(group: int, slot: int, part: Part) -> tuple[Any, ...]:
         len(part.keys),
         part.digest,
         part.event_ids,
+        part.leaves,
     )
 
 

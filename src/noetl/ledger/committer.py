@@ -18,6 +18,7 @@ import asyncpg
 
 from noetl.errors import AlreadyRecorded, Conflict, EventInvalid, NoetlError, Unavailable
 from noetl.faults import reach
+from noetl.ledger.after_commit import after_commit
 from noetl.ledger.batch import Part, Request, answer_of, answers_of, arguments
 from noetl.ledger.database import LOST, Database, translated
 from noetl.ledger.write_path import WayChangedError, WritePath
@@ -133,7 +134,8 @@ class Committer:
         rows = await self._call(group, values)
         reach("append.after_commit")
         parts = [part for item in group for part in item.parts]
-        self._written({part.place.shard for part, row in zip(parts, rows, strict=True) if row[0] == 0})
+        touched = {part.place.shard for part, row in zip(parts, rows, strict=True) if row[0] == 0}
+        after_commit("waking readers", self._written, touched)
         return answers_of(group, rows)
 
     async def _call(self, group: Sequence[Request], values: list[Any]) -> list[Any]:

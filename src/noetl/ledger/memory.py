@@ -12,6 +12,7 @@ import msgspec
 
 from noetl.errors import AlreadyRecorded, EventInvalid, KeyReused, LeaseLost, Unavailable, Unsupported, VersionConflict
 from noetl.ledger.batch import Part, request, work_request
+from noetl.ledger.chain.links import NO_LINK, Link, made_link
 from noetl.ledger.checking import Checks
 from noetl.ledger.memory_work import MemoryWork
 from noetl.ledger.transition import Transition
@@ -49,6 +50,7 @@ class MemoryLedger:
         self._now = now
         self._work = None if new_rows is None else MemoryWork(new_rows, now)
         self._shards: list[list[Event]] = [[] for _ in range(SHARD_COUNT)]
+        self._links: list[list[Link]] = [[] for _ in range(SHARD_COUNT)]
         self._versions: dict[Stream, int] = {}
         self._keys: dict[tuple[Scope, str], tuple[bytes, Appended]] = {}
         self._once: set[tuple[Scope, int, str, object]] = set()
@@ -189,7 +191,28 @@ class MemoryLedger:
             answer = _answer(stream, events[0].stream_version, events[0].position, item.event_ids)
             self._keys |= {(stream.scope, key): (item.digest, answer) for key, _ in item.keys}
             answers.append(answer)
+        for shard in sorted({each.item.stream.shard for each in made}):
+            self._link(shard, [each for each in made if each.item.stream.shard == shard])
         return tuple(answers)
+
+    def _link(self, shard: int, made: Sequence[_Made]) -> None:
+        """Bind what one call wrote to a shard to what stood there before."""
+        links, first = self._links[shard], made[0].events[0]
+        runs = [(each.events[0].stream_version, len(each.events)) for each in made]
+        leaves = b"".join(each.item.leaves for each in made)
+        previous = links[-1].link if links else NO_LINK
+        links.append(made_link(shard, first.position, first.ingest_time, runs, leaves, previous))
+
+    async def links(
+        self, shard: int, from_position: int = 1, to_position: int | None = None
+    ) -> AsyncIterator[list[Link]]:
+        """Give the links of a shard."""
+        if found := [
+            link
+            for link in self._links[shard]
+            if link.last_position >= from_position and (to_position is None or link.first_position <= to_position)
+        ]:
+            yield found
 
     async def read(self, stream: Stream, from_version: int = 1) -> AsyncIterator[Event]:
         """Give the events of a stream."""

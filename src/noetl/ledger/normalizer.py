@@ -1,9 +1,16 @@
-"""Turns a draft into the row that stands in the ledger, the same in every write path, and digests what it says."""
+"""Turns a draft into the row that stands in the ledger, the same in every write path, and digests what it says.
+
+The leaf of an event is the SHA-256 of its whole row but for what the ledger gives it: position, stream version and time of
+ingestion. It is taken over a JSON array without spaces: tenant, organization, stream and shard, then the columns of the row in
+the order of `ROW_NAMES`. Ids are written in full digits, times in RFC 3339 with six digits of a second or none, JSON columns as
+texts that hold their canonical JSON. A column that is added later changes no leaf of an event that lacks it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from operator import itemgetter
 from typing import Any, Final
 
@@ -14,6 +21,7 @@ from noetl.errors import EventInvalid
 from noetl.model.canonical import CanonicalObject, canonical_json, exact_json
 from noetl.model.envelope.columns import DRAFT_COLUMNS, INLINE_FIELDS, ROW_NAMES
 from noetl.model.event import FIELDS, INLINE_LIMIT, OBJECT_FIELDS, Draft
+from noetl.model.stream import Stream
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _ref_json = msgspec.json.Encoder(order="sorted").encode
@@ -72,6 +80,30 @@ def content_digest(stream_id: str, rows: Sequence[Row]) -> bytes:
     """Digest what an append says, leaving out what differs between two tries of it: ids, times, producer and causes."""
     said = [[str(value) if type(value) is int else value for value in _said(row)] for row in rows]
     return blake3(canonical_json([stream_id, said])).digest()
+
+
+_LEAF_COLUMNS: Final = 32
+"""Columns of a row that every leaf has, null or not; a later one is there up to the last that is not null."""
+_leaf_json: Final = msgspec.json.Encoder().encode
+
+
+def leaf_text(stream: Stream, shard: int, row: Row) -> bytes:
+    """Return the text whose SHA-256 is the leaf of a row."""
+    last = len(row)
+    while last > _LEAF_COLUMNS and row[last - 1] is None:
+        last -= 1
+    return _leaf_json((stream.tenant_id, stream.organization_id, stream.stream_id, shard, *row[:last]))
+
+
+def leaves(stream: Stream, shard: int, rows: Sequence[Row]) -> bytes:
+    """Return the leaves of rows of one stream, joined."""
+    return b"".join([sha256(leaf_text(stream, shard, row)).digest() for row in rows])
+
+
+def leaf_of(draft: Draft) -> bytes:
+    """Return the leaf of a draft or an event."""
+    stream = draft.stream
+    return leaves(stream, stream.shard, [normalize(draft)])
 
 
 def _text(value: Any, encode: Callable[[Any], bytes] = exact_json) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from noetl.ledger.chain.links import Link
 from noetl.ledger.transition import Transition
 from noetl.model.event import Appended, Draft, Event
 from noetl.model.mark import Mark
@@ -41,6 +42,20 @@ class LedgerReader(Protocol):
 
     async def head(self) -> Mark:
         """Return the last position given out in each shard: everything up to it is committed and readable."""
+        ...
+
+
+class LinkReader(Protocol):
+    """The chain that makes changes of events evident."""
+
+    def links(self, shard: int, from_position: int = 1, to_position: int | None = None) -> AsyncIterator[list[Link]]:
+        """Give the links of a shard that hold positions within the bounds, in order and in pages.
+
+        Every call that wrote events to a shard left one link there, in the same transaction: its first position, how
+        many events it wrote, when they were taken in, their stream versions and their leaves, under the SHA-256 of
+        these and the link before. Links outlive the events. They span tenants, so reading them takes a reader that
+        serves all tenants.
+        """
         ...
 
 

@@ -12,7 +12,9 @@ import msgspec
 
 from noetl.errors import AlreadyRecorded, EventInvalid, NoetlError, Unavailable
 from noetl.faults import reach
+from noetl.ledger.after_commit import after_commit
 from noetl.ledger.batch import Request, answers_of, arguments, request, work_request
+from noetl.ledger.chain.stored import StoredLinks
 from noetl.ledger.checking import Checks
 from noetl.ledger.committer import AGAIN, Committer, make_partitions
 from noetl.ledger.coverage import COVERED_SECONDS, Coverage
@@ -58,6 +60,7 @@ class PostgresLedger:
         self._notifier = Notifier(database, enabled=listen)
         self.way = WritePath(database)
         """How appends reach the ledger; found out by the first that goes wrong."""
+        self.links = StoredLinks(database).links
         self._coverage = Coverage(database, poll_seconds)
         self._committer = Committer(database, self.way, key_ttl, self._notifier.touch)
         self.checks = checks or Checks()
@@ -100,7 +103,7 @@ class PostgresLedger:
         """Record a change of work, in one group with what else is written now."""
         answers = await self._committer.append(work_request(transition, self.checks))
         if self.on_transition is not None:
-            self.on_transition(transition)
+            after_commit("counting it", self.on_transition, transition)
         return answers
 
     @asynccontextmanager
@@ -115,7 +118,7 @@ class PostgresLedger:
             yield PostgresDecision(self._database, self.way, connection, scope, self._key_ttl, touched, self.checks)
             reach("append.after_heads")
         reach("append.after_commit")
-        self._notifier.touch(touched)
+        after_commit("waking readers", self._notifier.touch, touched)
 
     async def read(self, stream: Stream, from_version: int = 1) -> AsyncIterator[Event]:
         """Give the events of a stream."""

@@ -36,6 +36,8 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     added: int = 0
     stats: dict[str, Any] = {}
     """Per column: `min`, `max`, `nulls`, where the footer has them, as JSON values."""
+    stamp: str = ""
+    """What its store said when it was written: `mtime:` of a local file, `version:` or `etag:` of an object."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -164,9 +164,18 @@ def to_json(event: Draft) -> dict[str, Any]:
 
 def from_json(fields: dict[str, Any]) -> Event:
     """Rebuild an event from what `to_json` made of it."""
+    return msgspec.convert(_plain(fields), Event)
+
+
+def draft_from_json(fields: dict[str, Any]) -> Draft:
+    """Rebuild a draft from what `to_json` made of it."""
+    return msgspec.convert(_plain(fields), Draft)
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
     plain = dict(fields)
     for name in ID_FIELDS & plain.keys():
         plain[name] = int(plain[name])
     for name in TIME_FIELDS & plain.keys():
         plain[name] = parse_time(plain[name])
-    return msgspec.convert(plain, Event)
+    return plain

@@ -22,8 +22,8 @@ class Attempt(msgspec.Struct, frozen=True):
     attempt: int
 
 
-AttemptWord = Literal["begun", "completed", "failed", "attempt_failed", "abandoned", "skipped", "cancelled"]
-"""What an event says of an attempt at a command, a frame or a task; `failed` is for good."""
+AttemptWord = Literal["begun", "completed", "failed", "attempt_failed", "abandoned", "returned", "skipped", "cancelled"]
+"""What an event says of an attempt at a command, a frame or a task; `failed` is for good, `returned` costs none."""
 
 
 class EventType(msgspec.Struct, frozen=True, kw_only=True):

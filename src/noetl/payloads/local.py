@@ -14,7 +14,7 @@ from typing import IO
 from obstore.store import LocalStore
 
 from noetl.errors import ConfigError, PayloadMissing, Unavailable
-from noetl.payloads.bucket import Bucket
+from noetl.payloads.bucket import Bucket, Found
 from noetl.payloads.port import StoreTier
 from noetl.payloads.sealing import BLOCK
 
@@ -58,11 +58,26 @@ class LocalBucket(Bucket):
                 while piece := await asyncio.to_thread(file.read, _READ):
                     yield piece
         except FileNotFoundError as problem:
+            self._see_that_it_is_there()
             raise PayloadMissing(f"there is no object {key}", key=key) from problem
         except OSError as problem:
             raise Unavailable(f"the payload store cannot read {key}: {problem.strerror}") from problem
 
+    async def find(self, key: str) -> Found | None:
+        """Describe an object without reading it."""
+        found = await super().find(key)
+        if found is None:
+            self._see_that_it_is_there()
+        return found
+
+    def _see_that_it_is_there(self) -> None:
+        """Tell a directory that is gone, such as one that is not mounted, from one that has no such object."""
+        if not self._incoming.is_dir():
+            raise Unavailable(f"the payload store's directory {self._root} is gone")
+
     def _write(self, target: Path, spool: IO[bytes], *, replace: bool) -> bool:
+        # Made anew, it would hide what comes back.
+        self._see_that_it_is_there()
         self._sweep()
         self._make_folder(target.parent)
         if not replace and target.exists():

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable
 from datetime import UTC, datetime
 
 from noetl import faults
-from noetl.errors import Corrupt, PayloadMissing
+from noetl.errors import PayloadMissing
 from noetl.model.payload_ref import PayloadRef, payload_uri
 from noetl.model.stream import Scope
-from noetl.payloads.port import StoredObject, StoreTier, object_key, object_prefix, referred_key
+from noetl.payloads.port import StoredObject, StoreTier, damaged, object_key, object_prefix, referred_key
 
 
 class MemoryPayloadStore:
@@ -74,7 +74,7 @@ class MemoryPayloadStore:
         if key not in self.kept:
             raise PayloadMissing(f"there is no object {key}", key=key)
         if hashlib.sha256(self.kept[key][0]).hexdigest() != ref.stored_sha256:
-            raise Corrupt(f"the stored object {key} does not match its digest", key=key)
+            raise damaged(ref, key, "it does not match its digest")
 
     async def exists(self, scope: Scope, ref: PayloadRef) -> bool:
         """Tell whether there is an object under the reference's digest."""

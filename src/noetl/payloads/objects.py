@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
-from collections.abc import AsyncIterable, AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import IO, NamedTuple, ParamSpec, TypeVar
 
@@ -17,7 +17,7 @@ from noetl.model.stream import Scope
 from noetl.payloads.bucket import Bucket
 from noetl.payloads.keys import TenantKeys
 from noetl.payloads.opening import Opener
-from noetl.payloads.port import StoredObject, StoreTier, object_key, object_prefix, referred_key
+from noetl.payloads.port import StoredObject, StoreTier, damaged, object_key, object_prefix, referred_key
 from noetl.payloads.sealing import BLOCK, Sealed, Sealer, new_spool
 
 DEFAULT_GRACE = timedelta(hours=24)
@@ -81,11 +81,14 @@ class ObjectPayloadStore:
         object_prefix(scope)
         key = self._keys.key(scope.tenant_id) if self._keys else None
         faults.reach("externalize.before_store")
-        sealer = Sealer(self._encoding, self.bucket.spool_directory)
+        with _spooling():
+            sealer = Sealer(self._encoding, self.bucket.spool_directory)
         try:
             async for block in _blocks(data):
-                await _off_loop(len(block), sealer.write, block)
-            sealed = await _off_loop(sealer.size, sealer.finish, key)
+                with _spooling():
+                    await _off_loop(len(block), sealer.write, block)
+            with _spooling():
+                sealed = await _off_loop(sealer.size, sealer.finish, key)
             faults.reach("externalize.after_spool")
             standing = await self._place(scope, sealed)
         finally:
@@ -123,9 +126,7 @@ class ObjectPayloadStore:
         key = referred_key(scope, ref)
         found = await self._stored_digest(key)
         if found != ref.stored_sha256:
-            raise Corrupt(
-                f"the stored object {key} has the digest {found}, its reference says {ref.stored_sha256}", key=key
-            )
+            raise damaged(ref, key, f"it has the digest {found}, its reference says {ref.stored_sha256}")
 
     async def exists(self, scope: Scope, ref: PayloadRef) -> bool:
         """Tell whether there is an object under the reference's digest."""
@@ -197,9 +198,12 @@ class ObjectPayloadStore:
         if same:
             await self.bucket.put(key, sealed.spool, sealed.stored_bytes, replace=True)
             return
-        with self._new_spool() as copy:
+        with _spooling():
+            spool = self._new_spool()
+        with spool as copy:
             async for piece in self.bucket.read(key):
-                await _off_loop(len(piece), copy.write, piece)
+                with _spooling():
+                    await _off_loop(len(piece), copy.write, piece)
             await self.bucket.put(key, copy, copy.tell(), replace=True)
 
     async def _stored_digest(self, key: str) -> str:
@@ -222,17 +226,20 @@ class ObjectPayloadStore:
             try:
                 return (await self._decode(scope, key, ref, new_spool, as_is=not as_is))[0]
             except Corrupt:
-                raise Corrupt(f"{key}: {first.message}", key=key) from first
+                raise damaged(ref, key, first.message) from first
 
     async def _decode(
         self, scope: Scope, key: str, wanted: PayloadRef | Sealed, new_spool: Callable[[], S], *, as_is: bool
     ) -> tuple[S, Encoding]:
-        spool = new_spool()
+        with _spooling():
+            spool = new_spool()
         opener = Opener(spool, lambda: self._tenant_key(scope), wanted.bytes, as_is=as_is)
         try:
             async for piece in self.bucket.read(key):
-                await _off_loop(len(piece), opener.feed, piece)
-            await _off_loop(wanted.bytes, opener.finish, wanted.sha256)
+                with _spooling():
+                    await _off_loop(len(piece), opener.feed, piece)
+            with _spooling():
+                await _off_loop(wanted.bytes, opener.finish, wanted.sha256)
         except BaseException:
             spool.close()
             raise
@@ -245,6 +252,15 @@ class ObjectPayloadStore:
         if self._keys is None:
             raise ConfigError("this payload is encrypted, and no tenant keys are configured")
         return self._keys.key(scope.tenant_id)
+
+
+@contextmanager
+def _spooling() -> Iterator[None]:
+    """Say of a disk that takes or gives no bytes on their way that the store is away, for that is what it means."""
+    try:
+        yield
+    except OSError as problem:
+        raise Unavailable(f"the payload store cannot spool: {problem.strerror or type(problem).__name__}") from problem
 
 
 async def _off_loop(size: int, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from noetl.errors import InputError
+from noetl.errors import Corrupt, InputError
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 
@@ -132,3 +132,13 @@ def referred_key(scope: Scope, ref: PayloadRef) -> str:
     if problems:
         raise InputError("; ".join(problems), uri=ref.uri)
     return f"{object_prefix(scope)}/{ref.sha256}"
+
+
+def damaged(ref: PayloadRef, key: str, what: str) -> Corrupt:
+    """Return the refusal of an object that is not what was stored."""
+    return Corrupt(
+        f"the stored object of payload sha256:{ref.sha256} is damaged ({key}): {what}",
+        hint="restore the object from a copy, or store the same bytes again, which replaces a damaged object;"
+        " `noetl verify --payloads` names every event that refers to one",
+        key=key,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -12,6 +13,8 @@ import msgspec
 from noetl.catalog.bundles import config_with_sql
 from noetl.dispatch.tasks.port import BaseMoved, Tasks
 from noetl.errors import LeaseLost, NoetlError, NotFound
+from noetl.execute.platform.payloads import PatientPayloads
+from noetl.execute.platform.waits import Waits, answered, waiting_by
 from noetl.faults import reach
 from noetl.leases.heartbeats import Heartbeats
 from noetl.model.dataset import Manifest
@@ -56,7 +59,8 @@ class Attempts:
     ) -> None:
         self._scope = scope
         self._tasks = tasks
-        self._payloads = payloads
+        # What an attempt needs of the platform is waited for; what runs elsewhere for it reports its own errors.
+        self._payloads = PatientPayloads(payloads)
         self._manifests = manifests
         self._runners = runners
         self._secrets = secrets
@@ -81,7 +85,8 @@ class Attempts:
         if self._drained is not None:
             batch.drain(self._drained)
         try:
-            await self._run(grants, batch)
+            with waiting_by(Waits(partial(_say_away, grants[0]), asyncio.sleep)):
+                await self._run(grants, batch)
         except NoetlError as problem:
             retryable = problem.disposition != "terminal"
             await batch.fail_rest(
@@ -126,7 +131,8 @@ class Attempts:
     async def _recorded(self, application_id: str, works: Sequence[Work], batch: _Batch) -> list[Work]:
         """Record where the work will run, before its first action: whoever comes after a crash can stop it then."""
         answers = await asyncio.gather(
-            *(self._tasks.started(work.grant, application_id, work.tag) for work in works), return_exceptions=True
+            *(answered("ledger", partial(self._tasks.started, work.grant, application_id, work.tag)) for work in works),
+            return_exceptions=True,
         )
         kept = []
         for work, answer in zip(works, answers, strict=True):
@@ -139,7 +145,8 @@ class Attempts:
         return kept
 
     async def _works(self, grants: Sequence[TaskGrant], bundle: bytes) -> list[Work]:
-        manifests = await self._manifests.get(ref for grant in grants for ref in references(grant))
+        refs = [ref for grant in grants for ref in references(grant)]
+        manifests = await answered("payload store", lambda: self._manifests.get(refs))
         names = sorted({name for grant in grants for name in grant.secrets})
         secrets = await self._secrets.values(names) if names else {}
         config = config_with_sql(grants[0].config, bundle)
@@ -188,11 +195,12 @@ class Attempts:
     async def _record(self, run: Run, work: Work, result: WorkResult, logs: PayloadRef | None) -> str:
         if result.status != "ok":
             report = report_of(result, logs)
-            await self._tasks.fail(work.grant, report)
+            await answered("ledger", partial(self._tasks.fail, work.grant, report))
             return "Canceled" if report.status == "canceled" else "Failed"
         while True:
             try:
-                return await self._tasks.complete(work.grant, report_of(result, logs), work.manifests)
+                report = report_of(result, logs)
+                return await answered("ledger", partial(self._tasks.complete, work.grant, report, work.manifests))
             except BaseMoved as moved:
                 result, work = await self._unique(run, work, result, moved)
                 if result.status != "ok":
@@ -220,6 +228,13 @@ class Attempts:
             # What was made counts for more than what was printed on the way.
             _log.warning("the log of a task could not be stored: %s", problem.message)
             return None
+
+
+async def _say_away(first: TaskGrant, part: str, reason: str | None) -> None:
+    if reason is None:
+        _log.info("tasks of %s go on, for the %s answers again", first.job, part)
+    else:
+        _log.warning("tasks of %s wait for the %s: %s", first.job, part, reason)
 
 
 class _Batch:

@@ -70,7 +70,7 @@ class Explaining:
 
     async def explain(self, seen: Seen, where: str, most: int = ROWS) -> Explained:
         """Find rows of a dataset as it was seen, and tell where each comes from."""
-        conditions = read_conditions(where, seen.schema)
+        conditions = await asyncio.to_thread(read_conditions, where, seen.schema)
         parts = await self._reader.files(seen)
         found = await asyncio.to_thread(search, self._files, parts, seen.schema, conditions, most)
         rows: list[ExplainedRow] = []

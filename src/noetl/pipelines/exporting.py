@@ -72,9 +72,13 @@ def copy_all(
 
 
 def local_copies(files: LakeFiles, parts: Sequence[PartitionFile], scratch: Path) -> tuple[Path, ...]:
-    """Return files of this machine: those of a lake that is a directory as they are, others fetched first. This blocks."""
+    """Return files of this machine, all proven: those of a lake that is a directory as they are, others fetched first.
+
+    This blocks.
+    """
     there = [files.local(part.entry) for part in parts]
     if None not in there:
+        files.prove([part.entry for part in parts])
         return tuple(path for path in there if path is not None)
     scratch.mkdir(parents=True)
     targets = [scratch / f"{place}.parquet" for place in range(len(parts))]

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
+import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
-from obstore.exceptions import BaseError
 
-from noetl.errors import Corrupt, NotFound, Unavailable
 from noetl.model.dataset import FileEntry
 from noetl.spark.durable import make_durable
+from noetl.spark.integrity.checking import UNBOUNDED, Checks, refuse_other_bytes, refuse_other_digest
+from noetl.spark.integrity.proofs import Proofs
+from noetl.spark.integrity.reading import reading
+from noetl.spark.integrity.stamps import stamp_of
 from noetl.spark.lake import Lake
 from noetl.spark.statistics import column_statistics
 
@@ -31,9 +34,11 @@ _CHUNK_BYTES: Final = 8 << 20
 class LakeFiles:
     """The files under one root."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, proofs: Proofs | None = None) -> None:
+        """Take the lake, and what its files were proven to be on this node."""
         self._lake = lake
         self._store = lake.store()
+        self.checks = Checks(lake, proofs)
 
     def address(self, entry: FileEntry) -> str:
         """Return where a file is, as people and other programs write it."""
@@ -50,42 +55,68 @@ class LakeFiles:
         room = asyncio.Semaphore(TOGETHER)
 
         async def one(entry: FileEntry) -> pa.Table:
-            with reaching(entry.path):
+            with reading(entry.path):
                 async with room:
                     answer = await obstore.get_async(self._store, entry.path)
                     data = await answer.bytes_async()
-                return await asyncio.to_thread(_rows, pa.py_buffer(data), schema)
+                return await asyncio.to_thread(_rows, entry, pa.py_buffer(data), schema)
 
         tables = await asyncio.gather(*map(one, entries))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def batches(self, entry: FileEntry, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
         """Give the rows of a file a few at a time, fetching no more of it than is asked for; this blocks."""
-        with reaching(entry.path):
+        with reading(entry.path):
+            self.checks.unchanged([entry])
             source = _Ranged(obstore.open_reader(self._store, entry.path))
-            with pq.ParquetFile(source) as file:
+            with pq.ParquetFile(source, page_checksum_verification=True) as file:
                 for batch in file.iter_batches(rows):
                     yield with_columns(pa.Table.from_batches([batch]), schema)
 
     def copy(self, entry: FileEntry, target: Path) -> None:
         """Copy a file and prove on the way that it is what its manifest says; this blocks."""
         digest = hashlib.sha256()
-        with target.open("xb") as file, reaching(entry.path):
-            for chunk in obstore.get(self._store, entry.path).stream(min_chunk_size=_CHUNK_BYTES):
+        with target.open("xb") as file:
+            for chunk in self._chunks(entry):
                 digest.update(chunk)
                 file.write(chunk)
-        if digest.hexdigest() != entry.sha256:
-            raise Corrupt(
-                f"the file {entry.path} of the lake is not what was committed: its SHA-256 is {digest.hexdigest()},"
-                f" and the manifest says {entry.sha256}",
-                hint="restore it from a copy, or build the dataset again",
-            )
+        refuse_other_digest(entry, target.stat().st_size, digest.hexdigest())
+
+    def prove(self, entries: Sequence[FileEntry]) -> None:
+        """Prove files for a reader that checks nothing itself; those that were proven on this node are not hashed again."""
+        self.checks.proven(entries, UNBOUNDED)
+
+    def restore(self, entry: FileEntry, source: FileEntry) -> None:
+        """Put the bytes of another file, which are those that were committed, where a damaged file is; this blocks."""
+        self.checks.proven([source], UNBOUNDED)
+        target = self.local(entry)
+        if target is None:
+            with reading(source.path):
+                obstore.copy(self._store, source.path, entry.path)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+            try:
+                self.copy(source, fresh)
+                if entry.stamp.startswith("mtime:"):
+                    time = int(entry.stamp.removeprefix("mtime:"))
+                    os.utime(fresh, ns=(time, time))
+                fresh.replace(target)
+            finally:
+                fresh.unlink(missing_ok=True)
+            make_durable(self._lake, [entry.path])
+        self.checks.proven([entry], UNBOUNDED)
+
+    def _chunks(self, entry: FileEntry) -> Iterator[bytes]:
+        with reading(entry.path):
+            for chunk in obstore.get(self._store, entry.path).stream(min_chunk_size=_CHUNK_BYTES):
+                yield bytes(chunk)
 
     async def write(self, folder: str, rows: pa.Table) -> FileEntry:
         """Write rows as one file of a folder."""
         data = await asyncio.to_thread(_encoded, rows)
         path = f"{folder}/part-00000.parquet"
-        with reaching(path):
+        with reading(path):
             await obstore.put_async(self._store, path, data.to_pybytes())
         await asyncio.to_thread(make_durable, self._lake, [path])
         footer = pq.read_metadata(pa.BufferReader(data))
@@ -95,25 +126,8 @@ class LakeFiles:
             rows=rows.num_rows,
             sha256=hashlib.sha256(data).hexdigest(),
             stats=column_statistics(footer),
+            stamp=await asyncio.to_thread(stamp_of, self._lake, path),
         )
-
-
-@contextmanager
-def reaching(path: str) -> Iterator[None]:
-    """Say in words of ours what went wrong with a file of the lake."""
-    try:
-        yield
-    except FileNotFoundError as problem:
-        raise NotFound(
-            f"the file {path} is not in the lake any more", hint="look at the settings of the lake: `noetl config show`"
-        ) from problem
-    except pa.ArrowInvalid as problem:
-        raise Corrupt(f"the file {path} of the lake cannot be read: {problem}") from problem
-    except BaseError as problem:
-        told = str(problem).splitlines()[0]
-        raise Unavailable(
-            f"the lake does not answer for {path}: {told}", hint="look at the settings of the lake: `noetl config show`"
-        ) from problem
 
 
 def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -149,11 +163,19 @@ class _Ranged:
         self._reader.close()
 
 
-def _rows(data: pa.Buffer, schema: pa.Schema) -> pa.Table:
-    return with_columns(pq.read_table(pa.BufferReader(data)), schema)
+def _rows(entry: FileEntry, data: pa.Buffer, schema: pa.Schema) -> pa.Table:
+    refuse_other_bytes(entry, data)
+    return with_columns(pq.read_table(pa.BufferReader(data), page_checksum_verification=True), schema)
 
 
 def _encoded(rows: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd", coerce_timestamps="us", allow_truncated_timestamps=True)
+    pq.write_table(
+        rows,
+        sink,
+        compression="zstd",
+        coerce_timestamps="us",
+        allow_truncated_timestamps=True,
+        write_page_checksum=True,
+    )
     return sink.getvalue()

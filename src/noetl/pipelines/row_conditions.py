@@ -27,6 +27,7 @@ _COMPARED: Final[Mapping[type[exp.Expr], str]] = {
     exp.LTE: "<=",
 }
 _TURNED: Final = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
+_LONGEST: Final = 10_000
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 _HINT: Final = "write it like: order_id = 7 AND region IN ('north', 'south')"
@@ -44,10 +45,14 @@ class Condition(msgspec.Struct, frozen=True):
 
 def read_conditions(text: str, schema: Sequence[Field]) -> tuple[Condition, ...]:
     """Read conditions on columns of a schema."""
+    if len(text) > _LONGEST:
+        raise InputError(f"the condition has {len(text)} characters, and {_LONGEST} are allowed", hint=_HINT)
     try:
         tree = sqlglot.parse_one(f"SELECT 1 WHERE {text}", dialect="duckdb")
     except SqlglotError as problem:
         raise InputError("the condition cannot be read", hint=_HINT) from problem
+    except RecursionError:
+        raise InputError("the condition is nested too deeply", hint=_HINT) from None
     where = tree.args.get("where")
     extra = {name for name, value in tree.args.items() if value and name not in ("where", "expressions", "kind")}
     if not isinstance(tree, exp.Select) or where is None or extra:

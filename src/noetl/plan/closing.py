@@ -65,18 +65,22 @@ def close_loop(deciding: Deciding, step: str, tally: Tally) -> Ending:
     """Say that a loop's rows have all ended, and return what came of them."""
     run = deciding.state.active[step]
     loop = run.loop or {}
-    total = loop["total"] if loop["total"] is not None else tally.rows_done + tally.rows_failed
-    lost = max(0, total - tally.rows_done - tally.rows_failed)
-    bad = tally.rows_failed + lost
+    # Rows of frames that nobody ended were tried, and their workers lost; rows nobody was given were not tried.
+    handed_out = max(tally.rows_handed_out, tally.rows_done + tally.rows_failed)
+    total = handed_out if loop["total"] is None else loop["total"]
+    untried = max(0, total - handed_out)
+    bad = min(handed_out, total) - tally.rows_done
     # A slot that failed leaves it open whether there were more rows, unless all of a known number have ended.
-    broken = run.failed if loop["total"] is None or lost else None
-    fanin = _fanin(deciding, step, tally.rows_done, bad, total)
-    is_failed = (fanin == "failed" if loop["mode"] == "fanout" else bool(bad)) or broken is not None
-    rows = f"{bad} of {total} rows failed" if bad else None
+    broken = run.failed if loop["total"] is None or tally.rows_done + tally.rows_failed < total else None
+    fanin = _fanin(deciding, step, tally.rows_done, bad + untried, total)
+    is_failed = (fanin == "failed" if loop["mode"] == "fanout" else bool(bad + untried)) or broken is not None
+    rows = _counted(bad, untried, total)
     first = f"; first: {tally.problem}" if bad and tally.problem else ""
     error = ": ".join(filter(None, (rows, run.failed))) + first if is_failed else None
-    _say_closed(deciding, step, run, tally, total=total, bad=bad, is_failed=is_failed, fanin=fanin)
+    _say_closed(deciding, step, run, tally, total=total, bad=bad, untried=untried, is_failed=is_failed, fanin=fanin)
     data: dict[str, Any] = {"total": total, "completed": tally.rows_done, "failed": bad, "frames": tally.frames}
+    if untried:
+        data["not_tried"] = untried
     if tally.results is not None:
         data["results"] = tally.results
     status = "error" if is_failed else "ok"
@@ -94,13 +98,13 @@ def close_loop(deciding: Deciding, step: str, tally: Tally) -> Ending:
         },
         own=view(came_to, loaded),
         error=error,
-        bad=max(bad, int(run.failed is not None)),
+        bad=max(bad + untried, int(run.failed is not None)),
         swallowed=tally.errors,
         ctx=tally.ctx,
         result={"status": status, "data": data},
         manifest=tally.manifest,
         of_loop={
-            "fanin": {"status": fanin, "done": tally.rows_done, "failed": bad, "total": total},
+            "fanin": {"status": fanin, "done": tally.rows_done, "failed": bad, "not_tried": untried, "total": total},
             # As its last row saw it, but for the end; while it is unknown whether there were more rows it is not done.
             "loop": {
                 "index": max(0, total - 1),
@@ -113,6 +117,14 @@ def close_loop(deciding: Deciding, step: str, tally: Tally) -> Ending:
     )
 
 
+def _counted(bad: int, untried: int, total: int) -> str | None:
+    """Say how many rows failed and how many nobody tried; None where all ended well."""
+    if not untried:
+        return f"{bad} of {total} rows failed" if bad else None
+    never = f"{untried} of {total} rows {'was' if untried == 1 else 'were'} never tried"
+    return f"{bad} of {total} rows failed and {never}" if bad else never
+
+
 def _fanin(deciding: Deciding, step: str, done: int, bad: int, total: int) -> str:
     if not bad:
         return "complete"
@@ -123,8 +135,18 @@ def _fanin(deciding: Deciding, step: str, done: int, bad: int, total: int) -> st
 
 
 def _say_closed(
-    deciding: Deciding, step: str, run: Run, tally: Tally, *, total: int, bad: int, is_failed: bool, fanin: str
+    deciding: Deciding,
+    step: str,
+    run: Run,
+    tally: Tally,
+    *,
+    total: int,
+    bad: int,
+    untried: int,
+    is_failed: bool,
+    fanin: str,
 ) -> None:
+    never = {"not_tried": untried} if untried else {}
     if run.stage_id is not None:
         deciding.say(
             Fact(
@@ -134,14 +156,14 @@ def _say_closed(
                 stage_id=run.stage_id,
                 loop_id=run.loop_id,
                 status="failed" if is_failed else "completed",
-                meta={"frames": tally.frames, "rows": total, "failed": bad},
+                meta={"frames": tally.frames, "rows": total, "failed": bad, **never},
             )
         )
     if (run.loop or {})["mode"] == "fanout":
         kind, status = "loop.fanin.completed", "completed" if fanin == "complete" else fanin
-        result = {"status": fanin, "context": {"done": tally.rows_done, "failed": bad, "total": total}}
+        result = {"status": fanin, "context": {"done": tally.rows_done, "failed": bad, "total": total, **never}}
     else:
         kind, status = "loop.done", "completed"
-        counts = {"total": total, "completed": tally.rows_done, "failed": bad}
+        counts = {"total": total, "completed": tally.rows_done, "failed": bad, **never}
         result = {"status": "error" if is_failed else "ok", "context": counts}
     deciding.say(Fact(event_type=kind, at="loop", node_name=step, loop_id=run.loop_id, status=status, result=result))

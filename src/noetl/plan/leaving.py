@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from noetl.errors import NoetlError, TemplateFailed
+from noetl.errors import NoetlError, TemplateFailed, TemplateUnbounded
 from noetl.plan.closing import Ending, close_command, close_loop
 from noetl.plan.fact import Fact
 from noetl.plan.names import state_names
@@ -131,9 +131,9 @@ def _holds(arc: PlannedArc, names: Names, *, may_lack_data: bool) -> bool:
         return True
     try:
         return holds(arc.when.render(names), "arc")
-    except NoetlError:
+    except NoetlError as problem:
         # After an error its data may be missing: a condition on them is not what handles the error.
-        if may_lack_data:
+        if may_lack_data and not isinstance(problem, TemplateUnbounded):
             return False
         raise
 

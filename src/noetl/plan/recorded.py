@@ -10,6 +10,7 @@ from noetl.errors import TemplateFailed
 from noetl.model.canonical import CanonicalObject, exact_json
 from noetl.plan.fact import Fact
 
+_TOO_DEEP = "the value cannot be recorded: it is nested too deeply"
 _decode = msgspec.json.Decoder().decode
 
 
@@ -30,6 +31,9 @@ def recorded_fact(fact: Fact) -> Fact:
             fields["context"] = _canonical(fact.context)
         if fact.result:
             fields["result"] = _canonical(fact.result)
+    except RecursionError:
+        where = f"{fact.event_type} {fact.node_name or ''}".rstrip()
+        raise TemplateFailed(f"{where}: {_TOO_DEEP}", where=where) from None
     except (TypeError, ValueError) as problem:
         where = f"{fact.event_type} {fact.node_name or ''}".rstrip()
         raise TemplateFailed(f"{where}: the value cannot be recorded: {problem}", where=where) from None
@@ -51,5 +55,7 @@ def refuse_unrecordable(value: Any, where: str) -> None:
 def _encoded(value: Any, where: str) -> bytes:
     try:
         return exact_json(value)
+    except RecursionError:
+        raise TemplateFailed(f"{where}: {_TOO_DEEP}", where=where) from None
     except (TypeError, ValueError) as problem:
         raise TemplateFailed(f"{where}: the value cannot be recorded: {problem}", where=where) from None

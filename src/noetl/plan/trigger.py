@@ -40,6 +40,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     frames_failed: int = 0
     rows_done: int = 0
     rows_failed: int = 0
+    rows_handed_out: int = 0
+    """Rows that somebody was given to work on, whatever came of them."""
     errors: int = 0
     problem: str | None = None
     """Which row was the first that failed, and why."""

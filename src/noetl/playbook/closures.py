@@ -14,7 +14,9 @@ from jinja2 import Undefined, nodes
 from jinja2.nodes import EvalContext
 from jinja2.utils import _PassArg
 
-from noetl.playbook.filters import PLAIN, arithmetic, bounded, presentable, resolved
+from noetl.playbook.bounds.operators import arithmetic, searched
+from noetl.playbook.bounds.weights import OUTPUT_MAX, TOO_LARGE, charge
+from noetl.playbook.filters import PLAIN, held, resolved
 from noetl.playbook.sandbox import SANDBOX, error_field, ran, reached_item
 from noetl.playbook.views import View, alone
 
@@ -23,6 +25,7 @@ Render = Callable[[Mapping[str, Any]], Any]
 _EVALUATION = EvalContext(SANDBOX)
 _MISSING = object()
 DEFAULTS = frozenset({"default", "d"})
+SEARCHES = frozenset({"in", "notin"})
 GUARDS = DEFAULTS | {"defined", "undefined"}
 """Filters and tests that a missing name may be asked about."""
 
@@ -207,7 +210,19 @@ def _comparison(node: nodes.Compare) -> Render:
         raise NotPlain
     left, right = closure_of(node.expr), closure_of(node.ops[0].expr)
     compare = _COMPARISONS[node.ops[0].op]
-    return lambda names: compare(left(names), right(names))
+    if node.ops[0].op in SEARCHES:
+        if _is_written_out(node.ops[0].expr):
+            return lambda names: compare(left(names), right(names))
+        return lambda names: compare(left(names), searched(right(names)))
+    if isinstance(node.expr, nodes.Const) or isinstance(node.ops[0].expr, nodes.Const):
+        # What is written in the template is short, and nothing is compared beyond its length.
+        return lambda names: compare(left(names), right(names))
+    return lambda names: compare(left(names), charge(right(names)))
+
+
+def _is_written_out(node: nodes.Node) -> bool:
+    parts = node.items if isinstance(node, nodes.List | nodes.Tuple) else [node]
+    return all(isinstance(part, nodes.Const) for part in parts)
 
 
 def _both(node: nodes.And) -> Render:
@@ -254,17 +269,27 @@ def _operation(node: nodes.BinExpr) -> Render:
 
 def _list(node: nodes.List) -> Render:
     parts = [closure_of(part) for part in node.items]
-    return lambda names: [presentable(part(names)) for part in parts]
+    return lambda names: [held(part(names)) for part in parts]
 
 
 def _mapping(node: nodes.Dict) -> Render:
     pairs = [(closure_of(pair.key), closure_of(pair.value)) for pair in node.items]
-    return lambda names: {presentable(key(names)): presentable(value(names)) for key, value in pairs}
+    return lambda names: {held(key(names)): held(value(names)) for key, value in pairs}
 
 
 def _joined(node: nodes.Concat) -> Render:
     parts = [closure_of(part) for part in node.nodes]
-    return lambda names: bounded("".join([str(part(names)) for part in parts]))
+
+    def join(names: Mapping[str, Any]) -> str:
+        made, size = [], 0
+        for part in parts:
+            made.append(text := str(charge(part(names))))
+            size += len(text)
+            if size > OUTPUT_MAX:
+                raise OverflowError(TOO_LARGE)
+        return "".join(made)
+
+    return join
 
 
 _CLOSURES: dict[type[nodes.Node], Callable[[Any], Render]] = {

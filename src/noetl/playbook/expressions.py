@@ -12,14 +12,21 @@ from typing import Any, Literal
 from jinja2 import Template as JinjaTemplate
 from jinja2 import nodes
 
+from noetl.playbook.bounds.meter import METER
+from noetl.playbook.bounds.weights import OUTPUT_MAX, bounded, charge
 from noetl.playbook.closures import NotPlain, Render, closure_of, whole_of
-from noetl.playbook.filters import OUTPUT_MAX, PLAIN, bounded, presentable
+from noetl.playbook.filters import PLAIN, held, presentable
 from noetl.playbook.hardened import hardened
-from noetl.playbook.sandbox import SANDBOX, Absent, ran, refuse_absent
+from noetl.playbook.sandbox import SANDBOX, ran, refuse_absent
 from noetl.playbook.views import View
 
 Reading = Literal["value", "condition", "whole"]
 """How what an expression came to is taken: as its value, as what a condition asks, or as a result with its names."""
+
+
+_TOO_LONG = f"the text is longer than {OUTPUT_MAX} characters"
+_GIVEN = (nodes.Name, nodes.Getattr, nodes.Getitem, nodes.Const, nodes.Compare, nodes.Not)
+"""Expressions that make no value of their own: what they come to is given, or true or false."""
 
 
 class FailedAt(Exception):
@@ -38,6 +45,9 @@ def value_of(expression: nodes.Expr, reading: Reading = "value") -> Render:
     except NotPlain:
         return _value_by_jinja(expression, reading)
     line = expression.lineno
+    if not isinstance(expression, _GIVEN):
+        evaluate = closure
+        closure = lambda names: charge(evaluate(names))  # noqa: E731
 
     def render(names: Mapping[str, Any]) -> Any:
         try:
@@ -74,16 +84,18 @@ def text_of(tree: nodes.Template) -> Render:
 
     def render(names: Mapping[str, Any]) -> str:
         made: list[str] = []
+        size = 0
         try:
             for part in parts:
                 value = part(names)
-                made.append(value if type(value) is str else str(presentable(value)))
+                text = value if type(value) is str else str(held(value))
+                size += len(text)
+                if size > OUTPUT_MAX:
+                    raise OverflowError(_TOO_LONG)
+                made.append(text)
         except Exception as error:
             raise FailedAt(lines[len(made)], error) from None
-        text = "".join(made)
-        if len(text) > OUTPUT_MAX:
-            raise FailedAt(1, OverflowError(f"the text is longer than {OUTPUT_MAX} characters"))
-        return text
+        return "".join(made)
 
     return render
 
@@ -95,16 +107,16 @@ def _value_by_jinja(expression: nodes.Expr, reading: Reading = "value") -> Rende
 
     def render(names: Mapping[str, Any]) -> Any:
         context = template.new_context(names, shared=True)  # type: ignore[arg-type]
-        absent = Absent.made
+        absent = METER.absent
         try:
             for _ in template.root_render_func(context):
                 pass
-            value = _settled(context.vars["noetl_value"], reading)
-            if Absent.made != absent:
+            value = _settled(charge(context.vars["noetl_value"]), reading)
+            if METER.absent != absent:
                 refuse_absent(value)
+            return bounded(value)
         except Exception as error:
             raise FailedAt(_line_in(template, error), error) from None
-        return bounded(value)
 
     return render
 
@@ -118,7 +130,7 @@ def _text_by_jinja(tree: nodes.Template) -> Render:
             for part in template.root_render_func(template.new_context(names, shared=True)):  # type: ignore[arg-type]
                 size += len(part)
                 if size > OUTPUT_MAX:
-                    raise OverflowError(f"the text is longer than {OUTPUT_MAX} characters")
+                    raise OverflowError(_TOO_LONG)
                 made.append(part)
         except Exception as error:
             raise FailedAt(_line_in(template, error), error) from None

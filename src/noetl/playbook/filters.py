@@ -5,25 +5,20 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import operator
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
 from jinja2 import Undefined
 from jinja2.filters import do_format, do_indent
 
+from noetl.playbook.bounds.formats import refuse_wide_percent
+from noetl.playbook.bounds.meter import counted
+from noetl.playbook.bounds.operators import refuse_spread
+from noetl.playbook.bounds.weights import bounded_width, charge, charge_items
 from noetl.playbook.views import View
 
-OUTPUT_MAX = 16 * 1024 * 1024
-_TOO_LARGE = f"the value is larger than {OUTPUT_MAX} characters or items"
-_POWER_MAX_BITS = 65_536
 PLAIN = frozenset({str, int, float, bool, type(None), dict, list})
-_LONG_WIDTH = re.compile(
-    r"%(?:\([^)]*\))?[-+ #0]*(?:\d{6,}|\*|\d*\.(?:\d{6,}|\*))"  # as in '%9999999d' % x
-    r"|\{[^{}]*:[^{}]*(?:\d{6,}|\{)"  # as in '{:9999999}'.format(x)
-)
 
 
 def resolved(value: Any) -> Any:
@@ -32,6 +27,11 @@ def resolved(value: Any) -> Any:
         return value
     fetch = getattr(type(value), "__noetl_value__", None)
     return value if fetch is None else fetch(value)
+
+
+def held(value: Any) -> Any:
+    """Return a value as a part of a list or mapping that a template makes, which is paid for with all that is in it."""
+    return charge(presentable(value))
 
 
 def presentable(value: Any) -> Any:
@@ -45,57 +45,12 @@ def presentable(value: Any) -> Any:
     if isinstance(value, str):
         return "".join(value)  # a subclass of text that escapes what it is joined with becomes plain text
     if isinstance(value, tuple | range | Iterator):
-        return [presentable(item) for item in value]
+        return [presentable(item) for item in counted(value)]
     if isinstance(value, type({}.keys()) | type({}.values()) | type({}.items())):
-        return list(value)
+        return list(charge_items(value))
     if callable(value):
         raise TypeError(f"{getattr(value, '__name__', 'this')!r} is a method: call it with ()")
     return value
-
-
-def bounded(value: Any) -> Any:
-    """Return a value unless it is too large to go on with."""
-    if isinstance(value, str | bytes | list | tuple) and len(value) > OUTPUT_MAX:
-        raise OverflowError(_TOO_LARGE)
-    return value
-
-
-def arithmetic(symbol: str, left: Any, right: Any) -> Any:
-    """Apply a binary operator, refusing beforehand what would take up too much memory."""
-    if symbol == "*":
-        for text, count in ((left, right), (right, left)):
-            if (
-                isinstance(count, int)
-                and isinstance(text, str | bytes | list | tuple)
-                and len(text) * count > OUTPUT_MAX
-            ):
-                raise OverflowError(_TOO_LARGE)
-    elif symbol == "**" and isinstance(left, int) and isinstance(right, int):
-        if left.bit_length() * right > _POWER_MAX_BITS:
-            raise OverflowError(f"the number is longer than {_POWER_MAX_BITS} bits")
-    elif symbol == "%" and isinstance(left, str) and _LONG_WIDTH.search(left):
-        raise OverflowError("the width in the format is too large or taken from a value")
-    return bounded(OPERATORS[symbol](left, right))
-
-
-OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
-}
-
-
-def refuse_spread(text: Any, old: Any = None, new: Any = None, *_: Any) -> None:
-    """Raise if replacing one part of a text by another would make too much of it."""
-    if not (isinstance(text, str) and isinstance(old, str) and isinstance(new, str)):
-        return
-    # Counting reads the whole text, so only when the worst case is too large.
-    if len(text) * len(new) > OUTPUT_MAX and text.count(old) * len(new) > OUTPUT_MAX:
-        raise OverflowError(_TOO_LARGE)
 
 
 def replace(value: Any, old: str, new: str, count: int = -1) -> str:
@@ -105,21 +60,6 @@ def replace(value: Any, old: str, new: str, count: int = -1) -> str:
     return text.replace(str(old), str(new), -1 if count is None else count)
 
 
-def bounded_width(*widths: Any) -> Any:
-    """Return the first width unless one of them is too large."""
-    for width in widths:
-        if isinstance(width, int) and width > 100_000:
-            raise OverflowError("the width is larger than 100000")
-    return widths[0] if widths else None
-
-
-def bounded_format(text: Any) -> Any:
-    """Return a format's text unless it asks for a field of great width."""
-    if isinstance(text, str) and _LONG_WIDTH.search(text):
-        raise OverflowError("the width in the format is too large or taken from a value")
-    return text
-
-
 def center(value: Any, width: int = 80) -> str:
     """Return text in the middle of a field of this width."""
     return str(value).center(bounded_width(width))
@@ -127,12 +67,14 @@ def center(value: Any, width: int = 80) -> str:
 
 def indent(value: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> str:  # noqa: FBT001, FBT002
     """Return text with its lines moved to the right."""
-    return str(do_indent(str(value), bounded_width(width), first, blank))
+    return str(do_indent(str(value), width, first, blank))
 
 
 def formatted(value: Any, *args: Any, **kwargs: Any) -> str:
     """Return text with its `%` fields filled in."""
-    return str(do_format(bounded_format(str(value)), *args, **kwargs))
+    text = str(value)
+    refuse_wide_percent(text, args or kwargs)
+    return str(do_format(text, *args, **kwargs))
 
 
 def tojson(value: Any, indent: int | None = None) -> str:

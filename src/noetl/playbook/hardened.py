@@ -1,6 +1,6 @@
 """Puts into a tree what Jinja offers no other hook for: a parsed template goes in, the same with filters comes out.
 
-It makes Jinja read names as our own closures do: a result alone is its value and keeps its names before a dot, what
+It makes Jinja pay for loops, comparisons, slices and the text they make (`noetl.playbook.bounds`), and read names as our own closures do: a result alone is its value and keeps its names before a dot, what
 `default` and `is defined` are asked about may lack any part, and a step that has not run is false in a condition.
 """
 
@@ -11,7 +11,8 @@ from typing import Any
 from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
-from noetl.playbook.closures import DEFAULTS, GUARDS
+from noetl.playbook.bounds.meter import TURN
+from noetl.playbook.closures import DEFAULTS, GUARDS, SEARCHES
 from noetl.playbook.sandbox import SANDBOX
 
 
@@ -54,8 +55,10 @@ class _Hardened(NodeTransformer):
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
         # Jinja takes a slice of what there is without asking the sandbox.
-        owner = self.visit if isinstance(node.arg, nodes.Slice) else self.whole
-        node.node, node.arg = owner(node.node), self.visit(node.arg)
+        if isinstance(node.arg, nodes.Slice):
+            node.node, node.arg = _filtered(self.visit(node.node), "charged_items"), self.visit(node.arg)
+        else:
+            node.node, node.arg = self.whole(node.node), self.visit(node.arg)
         return node
 
     def visit_Call(self, node: nodes.Call) -> nodes.Node:  # noqa: N802
@@ -99,17 +102,48 @@ class _Hardened(NodeTransformer):
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
+        node.nodes = [_filtered(part, "charged") for part in node.nodes]
         return _filtered(node, "bounded")
 
     def visit_List(self, node: nodes.List) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        node.items = [_filtered(item, "presentable") for item in node.items]
+        node.items = [_filtered(item, "held") for item in node.items]
+        return node
+
+    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        if node.ctx == "load":
+            node.items = [_filtered(item, "held") for item in node.items]
         return node
 
     def visit_Pair(self, node: nodes.Pair) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        node.key, node.value = _filtered(node.key, "presentable"), _filtered(node.value, "presentable")
+        node.key, node.value = _filtered(node.key, "held"), _filtered(node.value, "held")
         return node
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        if isinstance(node.expr, nodes.Const) and all(each.op not in SEARCHES for each in node.ops):
+            return node
+        for each in node.ops:
+            if each.op in SEARCHES:
+                each.expr = _filtered(each.expr, "searched")
+            elif not isinstance(each.expr, nodes.Const):
+                each.expr = _filtered(each.expr, "charged")
+        return node
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        # Whatever a loop goes over, and however it was called, its body is what is run once more.
+        node.body.insert(0, _paid(TURN, node.lineno))
+        if node.test is not None:
+            node.test = _filtered(node.test, "turn_asked")
+        return node
+
+    def visit_Output(self, node: nodes.Output) -> list[nodes.Node] | nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        size = sum(len(part.data) for part in node.nodes if isinstance(part, nodes.TemplateData))
+        return [_paid(size >> 4, node.lineno), node] if size >= 16 else node
 
     def _asked(self, node: Any) -> Any:
         if node.name not in GUARDS or node.node is None:
@@ -128,6 +162,11 @@ class _Hardened(NodeTransformer):
     def _operands(self, node: nodes.BinExpr) -> nodes.Expr:
         node.left, node.right = _filtered(self.whole(node.left), "ran"), _filtered(self.whole(node.right), "ran")
         return node
+
+
+def _paid(price: int, line: int) -> nodes.ExprStmt:
+    """Return a statement that pays for what follows."""
+    return nodes.ExprStmt(_filtered(nodes.Const(price, lineno=line), "turn"), lineno=line)
 
 
 def _filtered(node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:

@@ -8,37 +8,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jinja2 import StrictUndefined, Undefined
+from jinja2 import StrictUndefined, Undefined, nodes
+from jinja2.compiler import CodeGenerator
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.utils import missing
 
 from noetl.playbook import filters
-from noetl.playbook.filters import (
-    OPERATORS,
-    arithmetic,
-    bounded,
-    bounded_format,
-    bounded_width,
-    refuse_spread,
-    resolved,
-)
+from noetl.playbook.bounds.meter import LOOK_UP, METER, TURN, spend
+from noetl.playbook.bounds.metered import metered
+from noetl.playbook.bounds.operators import OPERATORS, arithmetic, pay_for_call, searched
+from noetl.playbook.bounds.weights import bounded, charge, charge_items
+from noetl.playbook.filters import resolved
 from noetl.playbook.reference_fields import reference_field
 from noetl.playbook.result_fields import repeated_field
 from noetl.playbook.views import NOWHERE, View, alone
-
-_PADDING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
 
 
 class Absent(StrictUndefined):
     """A name that is not there. Its error says the name alone; where it was asked for is the template's to say."""
 
-    made = 0
-    """How many there have been: a rendering that made none need not be searched for one."""
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        Absent.made += 1
+        METER.absent += 1
 
     __repr__ = Undefined._fail_with_undefined_error  # a list's text would show it otherwise
 
@@ -78,31 +70,42 @@ class _Names(Context):
             return self.environment.globals.get(key, missing)
 
 
+class _Evaluating(CodeGenerator):
+    """Writes templates out with everything in them still to be evaluated, within a budget and not while they are read."""
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Any, finalize: Any) -> str:
+        if not isinstance(node, nodes.TemplateData):
+            raise nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """Jinja with NoETL's lookups, filters and bounds."""
 
     context_class = _Names
+    code_generator_class = _Evaluating
     intercepted_binops = frozenset(OPERATORS)
 
     def __init__(self) -> None:
         super().__init__(
-            undefined=Absent, autoescape=False, keep_trailing_newline=True, finalize=filters.presentable, cache_size=0
-        )
+            undefined=Absent, autoescape=False, keep_trailing_newline=True, finalize=filters.held, cache_size=0,
+            optimized=False,
+        )  # fmt: skip
         self.globals = {name: self.globals[name] for name in ("dict", "namespace", "joiner", "cycler")}
         self.globals["range"] = safe_range
         del self.filters["random"]
         self.filters |= {
             "b64decode": filters.b64decode,
             "b64encode": filters.b64encode,
-            "bounded": filters.bounded,
             "center": filters.center,
             "encrypt_secret": filters.encrypt_secret,
             "format": filters.formatted,
             "indent": filters.indent,
-            "presentable": filters.presentable,
             "replace": filters.replace,
             "tojson": filters.tojson,
         }
+        known: Any = self
+        known.filters, known.tests = metered(known.filters), metered(known.tests, are_tests=True)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Look up `obj.attribute`: a mapping's entry first, then what the sandbox lets be read."""
@@ -123,6 +126,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Look up `obj[argument]`."""
+        spend(LOOK_UP)
         if isinstance(obj, View):
             found = obj.find(argument)
             if found is not NOWHERE:
@@ -138,14 +142,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return arithmetic(operator, left, right)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        """Call something within bounds: no method of text makes more of it than a template may give."""
-        name = getattr(__obj, "__name__", "")
-        if name in _PADDING:
-            bounded_width(*(argument for argument in (*args, *kwargs.values()) if isinstance(argument, int)))
-        elif name in {"format", "format_map"}:
-            bounded_format(getattr(getattr(__obj, "__wrapped__", __obj), "__self__", ""))
-        elif name == "replace":
-            refuse_spread(getattr(__obj, "__self__", None), *args)
+        """Call something within bounds: no method makes more than a template may give."""
+        args = pay_for_call(__obj, args, kwargs)
         return bounded(super().call(__context, __obj, *args, **kwargs))
 
 
@@ -180,10 +178,30 @@ def error_field(error: Any, name: str) -> Any:
     return None if error is None else SANDBOX.getattr(error, name)
 
 
+def turn(price: int) -> None:
+    """Pay for a turn of a loop, or for a piece of text that is written once more."""
+    # A template may name this filter, too, and pays for it at least as much as for any other.
+    spend(price if type(price) is int and price > 0 else 1)
+
+
+def turn_asked(value: Any) -> Any:
+    """Pay for a turn that a loop's own condition may leave out, and return what the condition came to."""
+    spend(TURN)
+    return value
+
+
 SANDBOX.filters |= {
     "alone": alone,
+    "bounded": bounded,
+    "charged": charge,
+    "charged_items": charge_items,
     "error_field": error_field,
+    "held": filters.held,
     "ran": ran,
     "reached": reached,
     "reached_item": reached_item,
+    "searched": searched,
+    "turn": turn,
+    "turn_asked": turn_asked,
 }
+"""Filters that only `noetl.playbook.hardened` and `noetl.playbook.error_fields` write into templates."""

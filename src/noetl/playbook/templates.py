@@ -8,14 +8,15 @@ text is never given back in place of a value, and values never stand in an error
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
 from jinja2 import TemplateSyntaxError, Undefined, UndefinedError, meta, nodes
 from jinja2.exceptions import SecurityError, TemplateError
 
-from noetl.errors import NoetlError, TemplateFailed
+from noetl.errors import NoetlError, TemplateFailed, TemplateUnbounded
+from noetl.playbook.bounds.meter import METER, BoundExceeded, open_budget, pay_for_reading
 from noetl.playbook.closures import Render
 from noetl.playbook.error_fields import with_error_fields
 from noetl.playbook.expressions import FailedAt, Reading, text_of, value_of
@@ -25,7 +26,7 @@ from noetl.playbook.sandbox import SANDBOX, NotRun
 
 Path = tuple[str | int, ...]
 
-_EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_LOOKED_AT = 1_000
 _CLOCKS = frozenset({"now", "utcnow", "today", "random", "uuid", "uuid4"})
 NO_CLOCK = (
     "templates have no clock and no chance, for a replay must come to the same: take it in a python task, or in SQL"
@@ -63,6 +64,7 @@ class Template:
 
     def __init__(self, source: str, reading: Reading = "value") -> None:
         self.source = source
+        pay_for_reading(source)
         tree = SANDBOX.parse(source) if is_template(source) else _as_it_is(source)
         self.names = frozenset(meta.find_undeclared_variables(tree)) - frozenset(SANDBOX.globals)
         """What the template asks for at the top."""
@@ -81,13 +83,19 @@ class Template:
 
     def at(self, where: str, origin: Origin | None = None) -> Render:
         """Return the function that renders the template for one place, which is said in its errors."""
-        made_of = self._render
+        made_of, meter = self._render, METER
 
         def render(names: Mapping[str, Any]) -> Any:
+            is_outermost = not meter.is_open
+            if is_outermost:
+                open_budget()
             try:
                 return made_of(names)
             except FailedAt as failed:
                 failure = self._failure(failed, names, where, origin)
+            finally:
+                if is_outermost:
+                    meter.is_open = False
             raise failure
 
         return render
@@ -96,6 +104,9 @@ class Template:
         error, line = failed.error, failed.line
         if isinstance(error, NoetlError):
             return error  # a value that is held elsewhere could not be fetched
+        if isinstance(error, BoundExceeded):
+            place = f"in {self._excerpt('', line)} ({_line(line, origin)})"
+            return TemplateUnbounded(f"{where}: {error} {place}", hint=_DO_IT_IN_A_TASK, where=where, line=line)
         if not isinstance(error, UndefinedError):
             said, name, details = _reason(error), "", {}
         else:
@@ -128,12 +139,15 @@ class Template:
 
     def _excerpt(self, name: str, line: int) -> str:
         found = []
-        for part in _EXPRESSION.finditer(self.source):
-            first = self.source.count("\n", 0, part.start()) + 1
-            is_there = first <= line <= first + part.group().count("\n")
-            found.append((name not in part.group(), not is_there, part.group()))
+        for start, part in _expressions(self.source):
+            first = self.source.count("\n", 0, start) + 1
+            is_there = first <= line <= first + part.count("\n")
+            found.append((name not in part, not is_there, part))
         text = min(found, key=lambda one: one[:2])[2] if found else self.source.split("\n")[line - 1].strip()
         return text if len(text) <= 120 else text[:117] + "..."
+
+
+_DO_IT_IN_A_TASK = "do it in a python task or in SQL, which run on a worker"
 
 
 def _named(names: Mapping[str, Any], name: str) -> Any:
@@ -149,7 +163,7 @@ def _line(line: int, origin: Origin | None) -> str:
 
 def _reason(error: Exception) -> str:
     # The text of other errors may quote a value, and a value may be a secret.
-    if isinstance(error, TypeError | ZeroDivisionError | OverflowError | SecurityError | TemplateError):
+    if isinstance(error, BoundExceeded | TypeError | ZeroDivisionError | OverflowError | SecurityError | TemplateError):
         return str(error)
     return f"{type(error).__name__} while evaluating"
 
@@ -236,6 +250,17 @@ def _compile_mapping(value: Mapping[Any, Any], where: str, origins: Any) -> Comp
 
 def _inside(where: str, key: object) -> str:
     return f"{where}.{key}" if ", field " in where else f"{where}, field {key}"
+
+
+def _expressions(source: str) -> Iterator[tuple[int, str]]:
+    """Give the first expressions of a template, with where each starts: enough for a message."""
+    start = source.find("{{")
+    for _ in range(_LOOKED_AT):
+        end = source.find("}}", start)
+        if start < 0 or end < 0:
+            return
+        yield start, source[start : end + 2]
+        start = source.find("{{", end)
 
 
 def _as_it_is(text: str) -> nodes.Template:

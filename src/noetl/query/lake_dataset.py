@@ -15,7 +15,9 @@ from noetl.spark.lake import Lake
 def lake_dataset(lake: Lake, paths: Sequence[str], schema: pa.Schema) -> ds.Dataset:
     """Return exactly these files as one dataset; a column that a file lacks is null there."""
     system = fs.PyFileSystem(_Reading(lake))
-    form = ds.ParquetFileFormat()
+    form = ds.ParquetFileFormat(
+        default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    )
     fragments = [form.make_fragment(path, filesystem=system) for path in paths]
     return ds.FileSystemDataset(fragments, schema=schema, format=form, filesystem=system)
 

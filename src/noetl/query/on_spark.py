@@ -9,11 +9,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from noetl.errors import InputError, Unavailable
+from noetl.errors import Damaged, InputError, Unavailable
 from noetl.model.stream import Scope
 from noetl.payloads.codec import decode_table
 from noetl.query.refused import QueryFailed, QueryTimedOut
 from noetl.spark.driver_process import LOST
+from noetl.spark.integrity.checking import REMEDY
 from noetl.spark.protocol import Relation, RunSelect, WorkResult
 
 
@@ -61,6 +62,8 @@ class OnSpark:
             return decode_table(result.metrics["table"])
         if result.error_kind == LOST:
             raise Unavailable("the Spark driver ended while the query ran", hint="ask again, with less to do at once")
+        if result.error_kind == Damaged.code:
+            raise Damaged(result.error, hint=REMEDY)
         if result.error_kind == InputError.code:
             raise QueryFailed(result.error)
         raise QueryFailed(f"Spark could not run the query: {result.error}")

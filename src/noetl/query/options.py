@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from noetl.spark.integrity.checking import Bound
+
 
 class DuckOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What DuckDB processes are told."""
@@ -34,3 +36,5 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of one answer."""
     concurrent: int = 4
     """Queries that one organization may ask at a time."""
+    proof: Bound = Bound(bytes=16 << 30, seconds=30.0)
+    """What one query may hash of files that its node has not proven yet, beside its own time."""

@@ -7,9 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
-from noetl.errors import Denied, InputError, NoetlError, NotFound
+from noetl.catalog.evaluating import Evaluating
+from noetl.errors import Damaged, Denied, InputError, NoetlError, NotFound
 from noetl.model.stream import Scope
 from noetl.query.access import Asker
 from noetl.query.audit import Audit, Outcome
@@ -22,6 +24,7 @@ from noetl.query.pinning import Pinned, Pinning, Pins
 from noetl.query.question import Answer, Asking, Question
 from noetl.query.refused import AnswerTooLarge, QueriesBusy, QueryRefused
 from noetl.query.relations import OWN
+from noetl.spark.integrity.checking import Checks
 from noetl.spark.protocol import Relation as SparkRelation
 
 if TYPE_CHECKING:
@@ -38,13 +41,16 @@ class Queries:
         pinning: Pinning,
         audit: Audit,
         duck: Duck,
+        checks: Checks,
         spark: OnSpark | None,
         mint: Callable[[], int],
         limits: Limits,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        self._reading = Evaluating()
         self._pinning = pinning
         self._duck = duck
+        self._checks = checks
         self._spark = spark
         self._mint = mint
         self._clock = clock
@@ -78,6 +84,7 @@ class Queries:
             mark=asking.pins.mark,
             datasets=asking.datasets,
             milliseconds=(self._clock() - asking.began) * 1000,
+            proven=asking.proven,
         )
         told = asking.told("answered", self._clock(), rows=answer.table.num_rows, size=answer.table.nbytes)
         await self.audit.record(asker.scope, told)
@@ -85,13 +92,16 @@ class Queries:
 
     async def _answered(self, asking: Asking, rows: int, seconds: float) -> pa.Table:
         question = asking.question
-        checked = await asyncio.to_thread(read, question.sql, question.engine)
+        # Reading SQL takes up to seconds, and no organization waits for another's.
+        scope = asking.asker.scope
+        checked = await self._reading.beside(scope, partial(read, question.sql, question.engine))
         pins = asking.pins = await self._pinning.pin(asking.asker, checked.datasets, question.mark)
         names = {one.name: f"{OWN}{number}" for number, one in enumerate(pins.datasets)}
-        sql = await asyncio.to_thread(checked.executable, names, pins.published, rows + 1)
+        sql = await self._reading.beside(scope, partial(checked.executable, names, pins.published, rows + 1))
         _refuse_empty(pins.datasets)
         try:
             if question.engine == "duckdb":
+                await asyncio.to_thread(self._prove, asking, pins)
                 return await self._duck.answer(_for_duck(names, pins), sql, seconds)
             if self._spark is None:
                 raise InputError("there is no Spark here", hint="ask with the engine duckdb")
@@ -102,6 +112,18 @@ class Queries:
         if table.nbytes > most:
             raise AnswerTooLarge(f"the answer has more than {most:,} bytes", hint="ask for fewer rows or columns")
         return table
+
+    def _prove(self, asking: Asking, pins: Pins) -> None:
+        """Let DuckDB, which checks nothing itself, read only what this node has proven."""
+        left = self.limits.proof
+        for one in pins.datasets:
+            try:
+                told = self._checks.proven(one.files, left)
+            except Damaged as problem:
+                problem.args = (f"dataset {one.name} cannot be read: {problem.message}",)
+                raise
+            asking.proven = asking.proven.plus(told)
+            left = left.without(told)
 
     def _bounds(self, question: Question) -> tuple[int, float]:
         own = self.limits

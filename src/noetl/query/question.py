@@ -12,6 +12,7 @@ from noetl.query.access import Asker
 from noetl.query.audit import Outcome, Told
 from noetl.query.gate import EngineName
 from noetl.query.pinning import Pins
+from noetl.spark.integrity.checking import Proving
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +41,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     mark: Mark
     datasets: tuple[QueriedDataset, ...]
     milliseconds: float
+    proven: Proving
+    """What had to be hashed first, because this node had not proven it before."""
 
 
 class Asking:
@@ -51,6 +54,7 @@ class Asking:
         self.question = question
         self.began = began
         self.pins: Pins | None = None
+        self.proven = Proving()
 
     @property
     def datasets(self) -> tuple[QueriedDataset, ...]:

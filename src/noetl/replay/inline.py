@@ -79,10 +79,14 @@ WITH archived AS (
     GROUP BY 1
 ), counted AS (
     SELECT shard, count(*) AS events, max(position) AS last, min(position) AS first FROM noetl.event GROUP BY shard
+), linked AS (
+    SELECT shard, sum(events) AS events FROM noetl.ledger_link GROUP BY shard
 )
 SELECT s.shard, s.position, coalesce(c.events, 0) AS events,
-       greatest(coalesce(c.last, 0), coalesce(a.last, 0)) AS last, a.shard IS NOT NULL AS archived
+       greatest(coalesce(c.last, 0), coalesce(a.last, 0)) AS last, a.shard IS NOT NULL AS archived,
+       s.position - s.chained_from + 1 AS chained, coalesce(l.events, 0) AS linked
 FROM noetl.shard AS s LEFT JOIN counted AS c USING (shard) LEFT JOIN archived AS a USING (shard)
+LEFT JOIN linked AS l USING (shard)
 ORDER BY s.shard
 """
 
@@ -108,6 +112,8 @@ async def shard_differences(database: Database) -> list[Difference]:
             found.append(_shard(row, "position", row["last"], row["position"]))
         elif not row["archived"] and row["events"] != row["position"]:
             found.append(_shard(row, "events", row["position"], row["events"]))
+        elif row["chained"] != row["linked"]:
+            found.append(_shard(row, "events under links", row["chained"], int(row["linked"])))
     return found
 
 

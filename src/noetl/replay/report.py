@@ -14,7 +14,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is not as the events say."""
 
     where: str
-    """A projection, or what else was compared: `stream`, `shard`, `idempotency_key`, `event_archive`, `payload`."""
+    """A projection, or what else was compared: `stream`, `shard`, `idempotency_key`, `event_archive`, `payload`, `dataset`."""
     id: str
     field: str
     expected: Any
@@ -63,6 +63,11 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     differences: list[Difference]
     payloads: int | None = None
     """Payloads whose stored bytes were proven, when that was asked for."""
+    files: int | None = None
+    """Files of datasets that were looked at; none where one execution was verified."""
+    file_bytes: int = 0
+    files_hashed: bool = False
+    """Whether every file was hashed; otherwise size and time or ETag were compared, and those hashed that differ in it."""
     stores: list[StoreCompared] = []
     """The stores beside the default one, each compared at its own checkpoints."""
 
@@ -82,6 +87,9 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
             "events": self.events,
             "lag": self.lag,
             "payloads": self.payloads,
+            "files": self.files,
+            "file_bytes": self.file_bytes,
+            "files_hashed": self.files_hashed,
             "projections": msgspec.to_builtins(self.projections),
             "stores": [
                 {"store": one.store, "mark": one.mark.token(), "events": one.events, "lag": one.lag}

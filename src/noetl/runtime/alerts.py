@@ -24,6 +24,7 @@ from noetl.model.stream import Scope
 from noetl.pipelines.in_process import Operator
 from noetl.pipelines.tables import TableReader
 from noetl.runtime.engine import producer_of
+from noetl.runtime.outgoing import rights_of
 from noetl.runtime.secrets import LocalSecrets
 from noetl.runtime.wiring import Runtime
 from noetl.schedule.handlers import Handler, Outcome, SlotRun
@@ -87,6 +88,7 @@ def sender_of(runtime: Runtime, channels: Mapping[str, Channel] = CHANNELS, *, b
         lease_seconds=settings.alerts.lease_seconds,
         every_seconds=settings.alerts.every_seconds,
         allow_private=settings.alerts.allow_private,
+        rights=rights_of(settings, runtime.database),
     )
 
 

@@ -16,7 +16,8 @@ class Alerts(Section):
     lease_seconds: float = Field(
         default=60.0, gt=0, allow_inf_nan=False, description="How long a sender holds a message without a heartbeat."
     )
-    allow_private: bool = Field(
-        default=True,
-        description="Whether channels may ask to reach this machine and private networks; false on shared servers.",
+    allow_private: bool | None = Field(
+        default=None,
+        description="Whether channels may ask to reach this machine and private networks; null lets them until the "
+        "organization has had a token.",
     )

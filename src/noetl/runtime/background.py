@@ -10,6 +10,7 @@ from noetl.pipelines.pipelines import Pipelines
 from noetl.runtime.alerts import open_sender
 from noetl.runtime.changes import open_backfills
 from noetl.runtime.lineage import open_lineage
+from noetl.runtime.notary import open_notary
 from noetl.runtime.platform_jobs import platform_jobs
 from noetl.runtime.schedules import open_scheduler
 from noetl.runtime.telemetry import Metrics
@@ -27,6 +28,7 @@ async def open_background(
         await stack.enter_async_context(open_sender(runtime))
         await stack.enter_async_context(open_backfills(runtime, pipelines))
         await stack.enter_async_context(open_lineage(runtime))
+        await stack.enter_async_context(open_notary(runtime))
         await stack.enter_async_context(open_keeping(runtime, pipelines))
         meter = None if metrics is None else metrics.schedules
         jobs = platform_jobs(runtime, pipelines)

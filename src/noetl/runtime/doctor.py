@@ -46,6 +46,7 @@ async def examine(settings: Settings) -> list[Finding]:
         "NATS": _nats,
         "payloads": _payloads,
         "lake": _lake,
+        "tasks": _tasks,
     }
     return list(await asyncio.gather(*(_examined(name, check, settings) for name, check in checks.items())))
 
@@ -117,6 +118,21 @@ async def _nats(settings: Settings) -> Finding:
     if await _answers(host, port):
         return _fine("NATS", f"answers at {host}:{port}")
     return _missing("NATS", f"nothing answers at {host}:{port}", "start it, or correct event_store.connection.url")
+
+
+async def _tasks(settings: Settings) -> Finding:
+    from noetl.execute.confinement.groups import is_possible
+    from noetl.execute.confinement.policy import decided
+
+    own = settings.worker
+    # What a worker does; a run or `noetl dev` of root has its own user's code, and leaves it its user id.
+    policy = await asyncio.to_thread(decided, own.isolation, shared=True, user=own.isolation_user)
+    memory = "bounded by a control group" if is_possible() else "watched by their supervisor"
+    found = f"{policy.sentence}; memory is {memory}"
+    if policy.weak_because is None:
+        return _fine("tasks", found)
+    todo = "allow unprivileged user namespaces, or start the worker as root; else give it an account of its own"
+    return Finding("tasks", ok=True, found=found, todo=todo)
 
 
 async def _answers(host: str, port: int) -> bool:

@@ -17,10 +17,11 @@ from types import TracebackType
 from urllib.parse import quote
 
 from noetl.errors import ConfigError, Unavailable
-from noetl.runtime import pgpostmaster, pgwire
+from noetl.runtime import pgpassword, pgpostmaster, pgwire
 from noetl.runtime.filelock import exclusive, is_free, shared, sharers
-from noetl.runtime.pgcluster import DATABASE, OWNER, SUPERUSER, ensure_cluster, new_password, password
+from noetl.runtime.pgcluster import DATABASE, OWNER, ensure_cluster
 from noetl.runtime.pginstall import programs_for
+from noetl.runtime.pgpassword import SUPERUSER
 from noetl.runtime.pgplace import State, find_place, load_state, save_state, settle, socket_directory
 from noetl.runtime.pgport import HOST, free_port, is_open
 
@@ -121,25 +122,27 @@ class EmbeddedServer:
                 shutil.rmtree(socket_dir, ignore_errors=True)
 
     def url(self, user: str = OWNER, database: str = DATABASE, *, tcp: bool = False) -> str:
-        """A connection URL: by the socket without a password, or by loopback TCP with the generated one.
+        """A connection URL by the socket, or by loopback TCP. It names the file of the password, never the password.
 
-        That password is set for noetl_admin and noetl_owner when the database is made. For any other login role, call
-        `set_password` once; on the socket no role needs one.
+        The drivers read the file. Roles of NoETL's own have the password; for any other, call `set_password` once.
         """
         state = load_state(self._place)
         if not state.port:
             raise Unavailable("the database was never started here", hint="noetl db start")
+        proof = f"{pgpassword.PARAMETER}={quote(str(self._place.password_file), safe='')}"
         if tcp:
-            return f"postgresql://{quote(user)}:{password(self._place)}@{HOST}:{state.port}/{quote(database)}"
+            return f"postgresql://{quote(user)}@{HOST}:{state.port}/{quote(database)}?{proof}"
         where = quote(state.socket_dir, safe="")
-        return f"postgresql://{quote(user)}@/{quote(database)}?host={where}&port={state.port}"
+        return f"postgresql://{quote(user)}@/{quote(database)}?host={where}&port={state.port}&{proof}"
 
     def set_password(self, user: str) -> None:
-        """Let a login role connect by TCP with the generated password; the server must run."""
+        """Let a login role of the user's own connect with the generated password; the server must run."""
         name = '"' + user.replace('"', '""') + '"'
-        statement = f"ALTER ROLE {name} PASSWORD '{password(self._place)}'"
+        secret = pgpassword.password(self._place)
+        statements = (pgpassword.ROUNDS, f"ALTER ROLE {name} PASSWORD '{secret}'")
         try:
-            pgwire.connect_once(pgpostmaster.socket_path(load_state(self._place)), SUPERUSER, sql=statement)
+            path = pgpostmaster.socket_path(load_state(self._place))
+            pgwire.connect_once(path, SUPERUSER, secret, statements=statements)
         except pgwire.RefusedError as refused:
             raise ConfigError(f"cannot set the password of {user}: {refused}", hint="noetl db migrate") from None
         except OSError as error:
@@ -176,7 +179,10 @@ class EmbeddedServer:
 
     def _ensure_running(self) -> State:
         place, state = self._place, load_state(self._place)
-        if pgpostmaster.probe(place, state) is not None:
+        if not pgpassword.is_closed(place):
+            # An older release's server lets everybody in. It is closed while nobody is connected.
+            pgpostmaster.shut_down(place)
+        elif pgpostmaster.probe(place, state) is not None:
             return state
         if pgpostmaster.find(place) is not None:
             # It recovers, or it stops on somebody else's word; one that is ready but not on our socket is restarted.
@@ -195,10 +201,6 @@ class EmbeddedServer:
             save_state(place, state)
             pgpostmaster.launch(place, programs, state)
             if pgpostmaster.await_ready(place, state):
-                if not place.password_file.exists():
-                    new_password(place)
-                    self.set_password(SUPERUSER)
-                    self.set_password(OWNER)
                 return state
             if is_open(state.port):
                 break

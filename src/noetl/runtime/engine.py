@@ -22,6 +22,7 @@ from noetl.execute.worker import Worker
 from noetl.payloads.consumers import for_consumer
 from noetl.plan.planned import FrameDefaults, LoopDefaults
 from noetl.project.garbage import seldom_searched
+from noetl.runtime.confining import hide_secrets
 from noetl.runtime.frames_on_spark import frame_pool
 from noetl.runtime.hints import open_hints
 from noetl.runtime.locality import patience_of, process_locator, wish_of
@@ -127,6 +128,7 @@ async def open_worker(
     on_rows: Callable[[CommandGrant, int, int], None] = lambda grant, done, failed: None,
 ) -> AsyncIterator[Worker]:
     """Give a running worker for the time of the block; at its end it finishes what it has begun."""
+    await asyncio.to_thread(hide_secrets, runtime.settings)
     resources = WorkerResources()
     python = {"cache": runtime.settings.cache_directory / "python"}
     secrets = LocalSecrets(runtime.settings, runtime.database, runtime.scope)

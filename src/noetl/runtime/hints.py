@@ -29,10 +29,10 @@ async def open_hints(settings: Settings) -> AsyncIterator[Hints | None]:
         yield None
         return
     # Only here, as in `streams`: who shares no hints need not wait for the client to be imported.
-    from noetl.stream.nats_connection import NatsConnection
+    from noetl.runtime.nats_login import nats_connection
     from noetl.stream.nats_hints import NatsHints
 
-    connection = NatsConnection(place.url.get_secret_value(), credentials_file=place.credentials_file)
+    connection = nats_connection(settings)
     try:
         yield NatsHints(connection, stream_name(settings, "hints"), replicas=place.replicas)
     finally:

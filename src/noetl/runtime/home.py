@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from noetl.credentials.local_token import FILE
 from noetl.runtime.config import Loaded, load
 
 
@@ -20,6 +21,8 @@ class HomeFacts:
     settings_file: Path | None
     database: str
     """Which database is used: the embedded one under the home, or a server of the user's own."""
+    token_file: Path | None
+    """Where the token of this machine is, if a server has made one."""
     passed_over: tuple[Path, ...]
     """Homes and settings files above that belong to other users."""
 
@@ -35,6 +38,7 @@ def home_facts() -> HomeFacts:
     loaded = load()
     settings = loaded.settings
     home = settings.runtime.home.resolve()
+    token = settings.key_directory.resolve() / FILE
     embedded = "embedded" if (home / "postgres").exists() or (home / "postgres.location").exists() else "not made yet"
     return HomeFacts(
         home=home,
@@ -42,6 +46,7 @@ def home_facts() -> HomeFacts:
         exists=home.is_dir(),
         settings_file=None if loaded.file is None else loaded.file.resolve(),
         database=embedded if settings.database.url is None else str(settings.database.url),
+        token_file=token if token.is_file() else None,
         passed_over=loaded.project.passed_over,
     )
 

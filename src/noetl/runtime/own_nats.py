@@ -17,7 +17,8 @@ from noetl.errors import ConfigError, Unavailable
 from noetl.runtime.config import load_settings
 from noetl.runtime.config.schema import variable
 from noetl.runtime.filelock import try_exclusive
-from noetl.runtime.nats_server import ANY_PORT, NatsServer, running_nats
+from noetl.runtime.nats_login import FOLDER, USER, made_password, with_login
+from noetl.runtime.nats_server import ANY_PORT, Login, NatsServer, running_nats
 from noetl.runtime.settings import Settings
 
 _STORE: Final = "event_store"
@@ -39,12 +40,15 @@ async def open_own_nats(environ: Mapping[str, str]) -> AsyncIterator[tuple[Setti
     connection = wanted.event_store.connection
     port = ANY_PORT if connection.url is None else _own_port(connection.url.get_secret_value())
     syncs = connection.require_fsync or connection.sync_interval_always
-    directory = wanted.runtime.home / "nats"
-    directory.mkdir(parents=True, exist_ok=True)
+    directory = wanted.runtime.home / FOLDER
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    directory.chmod(0o700)
     lock = _held(directory)
     try:
-        async with running_nats(directory, port=port, sync_always=syncs) as server:
-            told = {_BACKEND: "nats-jetstream", _URL: server.url, _SYNCS: str(syncs).lower()}
+        password = made_password(directory)
+        async with running_nats(directory, port=port, sync_always=syncs, login=Login(USER, password)) as server:
+            url = with_login(server.url, password)
+            told = {_BACKEND: "nats-jetstream", _URL: url, _SYNCS: str(syncs).lower()}
             yield load_settings(environ={**environ, **told}), server
     finally:
         os.close(lock)

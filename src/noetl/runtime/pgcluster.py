@@ -1,7 +1,7 @@
 """Makes the database cluster: checksums, UTF-8, its settings, the two first roles and the `noetl` database.
 
 In goes a place without data, out comes one with a whole cluster: it is made aside and renamed, so half of one never
-stands under the real name. An existing cluster is only checked.
+stands under the real name. An existing cluster is checked, and closed to whoever shows no password if an older release left it open.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import os
 import subprocess
 from pathlib import Path
 
-from noetl.errors import ConfigError, Unavailable, Unsupported
+from noetl.errors import ConfigError, Unsupported
+from noetl.runtime import pgpassword
 from noetl.runtime.pginstall import MAJOR, Account
-from noetl.runtime.pgplace import Place, write_private
+from noetl.runtime.pgpassword import SUPERUSER
+from noetl.runtime.pgplace import Place
 
-SUPERUSER = "noetl_admin"
 OWNER = "noetl_owner"
 DATABASE = "noetl"
 
@@ -54,21 +55,8 @@ def ensure_cluster(place: Place, programs: Path) -> None:
         )
     if os.geteuid() == 0 and place.data_dir.stat().st_uid == 0:
         _give_away(place.data_dir, place.account)
-
-
-def password(place: Place) -> str:
-    """The generated password of the login roles on loopback TCP."""
-    try:
-        return place.password_file.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        raise Unavailable("the database was never started here", hint="noetl db start") from None
-
-
-def new_password(place: Place) -> str:
-    """Generate the password and keep it where only the project's owner can read it."""
-    secret = os.urandom(24).hex()
-    write_private(place.password_file, secret + "\n")
-    return secret
+    if not pgpassword.is_closed(place):
+        _close(place, programs, place.data_dir)
 
 
 def _make(place: Place, programs: Path) -> None:
@@ -81,19 +69,33 @@ def _make(place: Place, programs: Path) -> None:
     initdb = [str(programs / "initdb"), "-D", str(scratch), "-U", SUPERUSER, "--no-instructions"]
     initdb += ["--data-checksums", "--encoding=UTF8", "--locale=C"]
     initdb += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-    # Trust is for the socket alone, whose directory only the server's account and root may enter.
-    initdb += ["--auth-local=trust", "--auth-host=scram-sha-256"]
+    # Nobody gets in before the admission and the passwords of our own stand.
+    initdb += ["--auth=reject"]
     initdb += [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
     _run(initdb, place.account)
-    secret = new_password(place)
-    statements = [
-        f"ALTER ROLE {SUPERUSER} PASSWORD '{secret}'",
-        f"CREATE ROLE {OWNER} LOGIN CREATEROLE PASSWORD '{secret}'",
+    _close(
+        place,
+        programs,
+        scratch,
+        f"CREATE ROLE {OWNER} LOGIN CREATEROLE",
         f"CREATE DATABASE {DATABASE} OWNER {OWNER}",
-    ]
-    single = [str(programs / "postgres"), "--single", "-D", str(scratch), "-c", "exit_on_error=on"]
-    _run([*single, "-c", "log_min_error_statement=panic", "postgres"], place.account, "\n".join(statements) + "\n")
+    )
     scratch.rename(place.data_dir)
+
+
+def _close(place: Place, programs: Path, data_dir: Path, *first: str) -> None:
+    """Give every role a new password while no server runs, and let nobody in without it; the file is written last."""
+    secret = pgpassword.generated()
+    statements = [*first, pgpassword.ROUNDS, pgpassword.for_every_role(secret, replace=True)]
+    single = [str(programs / "postgres"), "--single", "-D", str(data_dir), "-c", "exit_on_error=on"]
+    _run([*single, "-c", "log_min_error_statement=panic", "postgres"], place.account, "\n".join(statements) + "\n")
+    admission = data_dir / "pg_hba.conf"
+    # The directory belongs to the server's account: a link that stood there would lead root elsewhere.
+    admission.unlink(missing_ok=True)
+    with os.fdopen(os.open(admission, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
+        os.fchown(file.fileno(), place.account.uid, place.account.gid)
+        file.write(pgpassword.ADMISSION)
+    pgpassword.keep(place, secret)
 
 
 def _run(command: list[str], account: Account, text: str = "") -> None:

@@ -60,8 +60,8 @@ class Place:
 
     @property
     def password_file(self) -> Path:
-        """The password for loopback TCP, readable by the project's owner alone."""
-        return self.base / "postgres.password"
+        """The password of every role in the form of libpq's password files, readable by the project's owner alone."""
+        return self.base / "postgres.pgpass"
 
     @property
     def start_log(self) -> Path:

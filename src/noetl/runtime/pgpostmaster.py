@@ -17,7 +17,7 @@ from pathlib import Path
 from noetl.errors import Unavailable
 from noetl.runtime import pgwire
 from noetl.runtime.filelock import POLL_SECONDS, is_free, wait_exclusive
-from noetl.runtime.pgcluster import SUPERUSER
+from noetl.runtime.pgpassword import SUPERUSER, known
 from noetl.runtime.pgplace import Place, State, load_state
 from noetl.runtime.processes import processes
 
@@ -50,7 +50,7 @@ def probe(place: Place, state: State) -> str | None:
     if not state.port:
         return None
     try:
-        return pgwire.connect_once(socket_path(state), SUPERUSER)["server_version"]
+        return pgwire.connect_once(socket_path(state), SUPERUSER, known(place))["server_version"]
     except pgwire.RefusedError as refused:
         # Too many clients and the like: it lives and works, only not for us at this moment.
         return None if refused.sqlstate == pgwire.CANNOT_CONNECT_NOW else "unknown"

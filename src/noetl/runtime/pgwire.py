@@ -9,8 +9,12 @@ import socket
 import struct
 from pathlib import Path
 
+from noetl.runtime.pgscram import MECHANISM, Scram, UnprovenError
+
 PROTOCOL_3_0 = 196608
 CANNOT_CONNECT_NOW = "57P03"
+UNPROVEN = "28P01"
+_DONE, _OFFERED, _CHALLENGE, _OUTCOME = 0, 10, 11, 12
 
 
 class RefusedError(Exception):
@@ -22,9 +26,15 @@ class RefusedError(Exception):
 
 
 def connect_once(
-    path: Path, user: str, database: str = "postgres", sql: str | None = None, timeout: float = 5.0
+    path: Path,
+    user: str,
+    password: str | None,
+    *,
+    database: str = "postgres",
+    statements: tuple[str, ...] = (),
+    timeout: float = 5.0,
 ) -> dict[str, str]:
-    """Connect by trust, run the statement if there is one, and return the parameters the server reported.
+    """Connect, run the statements if there are any, and return the parameters the server reported.
 
     Raises OSError when nobody listens, and RefusedError when the server answers with an error.
     """
@@ -33,16 +43,17 @@ def connect_once(
         link.connect(str(path))
         names = f"user\0{user}\0database\0{database}\0application_name\0noetl\0\0".encode()
         link.sendall(struct.pack("!II", 8 + len(names), PROTOCOL_3_0) + names)
-        parameters = _read_until_ready(link)
-        if sql is not None:
+        parameters = _read_until_ready(link, password)
+        for sql in statements:
             _send(link, b"Q", sql.encode() + b"\0")
-            _read_until_ready(link)
+            _read_until_ready(link, None)
         _send(link, b"X", b"")
         return parameters
 
 
-def _read_until_ready(link: socket.socket) -> dict[str, str]:
+def _read_until_ready(link: socket.socket, password: str | None) -> dict[str, str]:
     parameters: dict[str, str] = {}
+    scram = None if password is None else Scram(password)
     while True:
         kind, body = _receive(link)
         if kind == b"S":
@@ -51,10 +62,30 @@ def _read_until_ready(link: socket.socket) -> dict[str, str]:
         elif kind == b"E":
             fields = {part[:1]: part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
             raise RefusedError(fields.get(b"C", ""), fields.get(b"M", "unknown error"))
-        elif kind == b"R" and body[:4] != b"\0\0\0\0":
-            raise RefusedError("28000", "the server asks for a password on its own socket")
+        elif kind == b"R":
+            _prove(link, body, scram)
         elif kind == b"Z":
             return parameters
+
+
+def _prove(link: socket.socket, body: bytes, scram: Scram | None) -> None:
+    (step,) = struct.unpack("!I", body[:4])
+    if step == _DONE:
+        return
+    if scram is None:
+        raise RefusedError(UNPROVEN, "the server asks for a password, and there is none to show")
+    try:
+        if step == _OFFERED:
+            first = scram.first
+            _send(link, b"p", MECHANISM.encode() + b"\0" + struct.pack("!I", len(first)) + first)
+        elif step == _CHALLENGE:
+            _send(link, b"p", scram.final(body[4:]))
+        elif step == _OUTCOME:
+            scram.check(body[4:])
+        else:
+            raise UnprovenError(f"the server asks for a proof of kind {step}")
+    except UnprovenError as unproven:
+        raise RefusedError(UNPROVEN, str(unproven)) from None
 
 
 def _send(link: socket.socket, kind: bytes, body: bytes) -> None:

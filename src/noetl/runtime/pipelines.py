@@ -22,6 +22,7 @@ from noetl.dispatch.tasks.wakeups.postgres import PostgresWakeups
 from noetl.dispatch.tasks.wakeups.sqs import SqsWakeups
 from noetl.execute.tools.port import Credentials
 from noetl.model.stream import Scope
+from noetl.outgoing.reach import Reach
 from noetl.payloads.port import PayloadStore
 from noetl.pipelines.attempts import OnTask
 from noetl.pipelines.by_operator import ByOperator
@@ -37,12 +38,15 @@ from noetl.pipelines.spark_runner import OnSpark
 from noetl.pipelines.tables import TableReader, TableWriter
 from noetl.pipelines.worker import TaskWorker
 from noetl.runtime.alerts import alert_operators
+from noetl.runtime.confining import hide_secrets
 from noetl.runtime.engine import producer_of
+from noetl.runtime.outgoing import rights_of
 from noetl.runtime.secrets import LocalSecrets
 from noetl.runtime.settings import Settings
 from noetl.runtime.spark_settings import spark_options
 from noetl.runtime.wiring import Runtime
 from noetl.spark.drivers import Drivers
+from noetl.spark.integrity.proofs import node_proofs
 from noetl.spark.lake import Lake
 
 RUNTIMES: Final = ("dispatcher", "spark", "ecs_platform", "ecs_udf")
@@ -53,6 +57,12 @@ def lake_of(settings: Settings) -> Lake:
     """Return the lake that the settings name."""
     options = spark_options(settings.spark, settings.lake, settings.runtime.home)
     return Lake(options.lake_root, options.lake_options, options.lake_native)
+
+
+def files_of(settings: Settings) -> LakeFiles:
+    """Return the files of the lake, with what was proven of them on this node."""
+    lake = lake_of(settings)
+    return LakeFiles(lake, node_proofs(settings.runtime.home, lake))
 
 
 @asynccontextmanager
@@ -97,9 +107,20 @@ def _wakeups(runtime: Runtime, signal: Signal) -> Wakeups:
 @asynccontextmanager
 async def open_functions(runtime: Runtime, pipelines: Pipelines) -> AsyncIterator[None]:
     """Hand tasks of the runtime `lambda` to their functions for the time of the block."""
-    own = runtime.settings.tasks
+    own, scope = runtime.settings.tasks, runtime.scope
+    rights = rights_of(runtime.settings, runtime.database)
+
+    async def reach() -> Reach:
+        return (await rights(scope)).reach
+
+    async def granted() -> None:
+        (await rights(scope)).check("lambda", scope)
+
     invokers = Invokers(
-        {"url": HttpInvoker(), "function": LambdaInvoker(region=own.region, endpoint_url=own.endpoint_url)}
+        {
+            "url": HttpInvoker(reach=reach),
+            "function": LambdaInvoker(region=own.region, endpoint_url=own.endpoint_url, granted=granted),
+        }
     )
     runner = FunctionRunner(producer_of(runtime, "functions"), pipelines.engine.tasks(runtime.scope), invokers)
     runner.start()
@@ -130,7 +151,7 @@ async def open_task_worker(
         pipelines.engine.tasks(runtime.scope),
         runtime.payloads,
         LocalSecrets(runtime.settings, runtime.database, runtime.scope),
-        {"playbook": playbook, **alert_operators(runtime, TableReader(LakeFiles(lake_of(runtime.settings))))},
+        {"playbook": playbook, **alert_operators(runtime, TableReader(files_of(runtime.settings)))},
         slots=slots,
         runtimes=runtimes,
         warm=warm,
@@ -155,12 +176,13 @@ async def task_worker(
     on_task: OnTask = lambda grant, status, error: None,
 ) -> AsyncIterator[TaskWorker]:
     """Give a running worker of tasks, however they are handed out; `more` are operators that need more than files."""
+    await asyncio.to_thread(hide_secrets, settings)
     drivers = Drivers(
         spark_options(settings.spark, settings.lake, settings.runtime.home),
         live=settings.spark.drivers,
         isolate=settings.spark.isolation == "organization",
     )
-    files = LakeFiles(lake_of(settings))
+    files = files_of(settings)
     reader = TableReader(files)
     operators: dict[str, Operator] = {
         "noop": NoopOperator(),

@@ -17,10 +17,12 @@ from noetl.query.queries import Queries
 from noetl.query.readers import Readers
 from noetl.replay.as_of import HEAD, AsOf, resolve_organization
 from noetl.runtime.engine import producer_of
+from noetl.runtime.pipelines import files_of
 from noetl.runtime.settings import Settings
 from noetl.runtime.spark_settings import spark_options
 from noetl.runtime.wiring import Runtime
 from noetl.spark.drivers import Drivers
+from noetl.spark.integrity.checking import Bound
 
 
 @asynccontextmanager
@@ -38,11 +40,13 @@ async def open_queries(runtime: Runtime, role: str = "server") -> AsyncIterator[
         most_seconds=own.max_timeout_seconds,
         most_bytes=own.max_answer_bytes,
         concurrent=own.concurrent,
+        proof=Bound(bytes=own.proof_max_bytes, seconds=own.proof_timeout_seconds),
     )
+    checks = files_of(settings).checks
     datasets = Datasets(runtime.database, runtime.payloads, runtime.history)
     pinning = Pinning(runtime.database, datasets)
     try:
-        yield Queries(pinning, query_audit(runtime, role), duck, OnSpark(drivers), runtime.ids.mint, limits)
+        yield Queries(pinning, query_audit(runtime, role), duck, checks, OnSpark(drivers), runtime.ids.mint, limits)
     finally:
         await duck.close()
         await drivers.close()

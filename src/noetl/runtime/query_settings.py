@@ -36,4 +36,13 @@ class Query(Section):
     processes: Count = Field(default=4, description="DuckDB processes of one server; each answers one query at a time.")
     memory: Size = Field(default="1GB", description="Memory of one query on DuckDB, such as 512MB or 2GB.")
     spill: Size = Field(default="4GB", description="Disk that one query on DuckDB may use beside its memory.")
+    proof_timeout_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds one query may hash files that this node has not proven yet, beside its own time.",
+    )
+    proof_max_bytes: Count = Field(
+        default=17_179_869_184, description="Bytes one query may hash of files that this node has not proven yet."
+    )
     threads: Count = Field(default=2, description="Threads of one query on DuckDB.")

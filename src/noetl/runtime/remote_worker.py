@@ -17,6 +17,7 @@ from noetl.execute.worker import Worker
 from noetl.model.stream import Scope
 from noetl.payloads.consumers import for_consumer
 from noetl.runtime.awaited_server import Waiting
+from noetl.runtime.confining import hide_secrets
 from noetl.runtime.frames_on_spark import frame_pool
 from noetl.runtime.locality import remote_name, wish_of
 from noetl.runtime.pipelines import task_worker
@@ -45,6 +46,7 @@ async def open_remote_worker(
     scope = Scope(settings.runtime.tenant_id, settings.runtime.organization_id)
     name = remote_name(settings.runtime)
     dispatch = RemoteDispatch(url, token, kinds=known_kinds())
+    await asyncio.to_thread(hide_secrets, settings)
     resources = WorkerResources()
     spark = frame_pool(settings, scope, url=url, token=token)
     async with ServerApi(url, token) as api:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from noetl import __version__
 from noetl.errors import ConfigError
+from noetl.runtime.server_limits import limits_of
 from noetl.runtime.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ async def open_endpoint(
     # Imported here: a role that tells nothing needs no server.
     import uvicorn
 
+    from noetl.api.connections.protocol import protocol_of
+    from noetl.api.connections.room import Room
     from noetl.api.listening import QuietServer, bound, is_loopback, shown_url
 
     if not own.metrics_open and not is_loopback(own.metrics_host):
@@ -51,8 +54,10 @@ async def open_endpoint(
             hint="set runtime.metrics_open (NOETL_RUNTIME__METRICS_OPEN=true) if that is meant, or use 127.0.0.1",
         )
     listening = bound(own.metrics_host, own.metrics_port)
+    limits = limits_of(settings)
     config = uvicorn.Config(
         _app(role, metrics),
+        http=protocol_of(limits, Room(limits)),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -18,6 +18,7 @@ from noetl.dispatch.grants import CommandGrant
 from noetl.errors import InputError
 from noetl.model.stream import Scope
 from noetl.plan.state import State
+from noetl.runtime.confining import confine_tasks
 from noetl.runtime.engine import open_engine, open_worker
 from noetl.runtime.projector import catch_up
 from noetl.runtime.run_notes import notes_of
@@ -67,6 +68,7 @@ async def open_run(
     settings: Settings, warn: Callable[[str], None] = _log.warning
 ) -> AsyncIterator[tuple[Runtime, Engine]]:
     """Connect what a run in this process needs, for the time of the block, whatever the write path."""
+    await asyncio.to_thread(confine_tasks, settings, _log.info, shared=False)
     async with (
         open_runtime(settings) as runtime,
         open_write_path(runtime, "run", warn),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from noetl.catalog.evaluating import Evaluating
 from noetl.credentials.access import CredentialCache, ScopedCredentials
 from noetl.credentials.fetching import Fetcher
 from noetl.credentials.keychain import Keychain
@@ -20,6 +21,7 @@ from noetl.dispatch.grants import CommandGrant
 from noetl.execute.tools.port import Credential
 from noetl.ledger.database import Database
 from noetl.model.stream import Scope
+from noetl.outgoing.rights import Rights, own_rights
 from noetl.playbook.model import KeychainEntry, Playbook
 from noetl.playbook.templates import compile_value
 from noetl.runtime.settings import Settings
@@ -35,9 +37,22 @@ def open_keyring(settings: Settings) -> KeyRing:
 
 
 class LocalSecrets:
-    """The secrets of one organization. Keys are looked for at the first use: work without secrets needs none."""
+    """The secrets of one organization. Keys are looked for at the first use: work without secrets needs none.
 
-    def __init__(self, settings: Settings, database: Database, scope: Scope) -> None:
+    A worker asks for them with the rights of its own account. Whoever asks for others gives `rights` that say what they may.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        scope: Scope,
+        *,
+        rights: Rights = own_rights,
+        evaluating: Evaluating | None = None,
+    ) -> None:
+        self._rights = rights
+        self._evaluating = evaluating
         self._settings = settings
         self._database = database
         self._scope = scope
@@ -101,9 +116,9 @@ class LocalSecrets:
         if self._opened is None:
             keys = open_keyring(self._settings)
             store = CredentialStore(self._database, keys)
-            fetcher = Fetcher(store, all_providers(os.environ))
+            fetcher = Fetcher(store, all_providers(os.environ), self._rights)
             self._opened = (
                 ScopedCredentials(CredentialCache(store), self._scope, self.redaction),
-                Keychain(KeychainRows(self._database, keys), fetcher),
+                Keychain(KeychainRows(self._database, keys), fetcher, evaluating=self._evaluating),
             )
         return self._opened

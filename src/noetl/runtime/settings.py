@@ -16,6 +16,7 @@ from noetl.runtime.changes_settings import Backfill
 from noetl.runtime.curated_settings import Curated
 from noetl.runtime.event_lake_settings import EventLakeSettings
 from noetl.runtime.lineage_settings import OpenLineage
+from noetl.runtime.outgoing_settings import Outgoing, Secrets
 from noetl.runtime.query_settings import Query
 from noetl.runtime.retention_settings import Retention
 from noetl.runtime.schedules_settings import Schedules
@@ -204,6 +205,8 @@ class Settings(Section):
     curated: Curated = Curated()
     retention: Retention = Retention()
     views: Views = Views()
+    outgoing: Outgoing = Outgoing()
+    secrets: Secrets = Secrets()
 
     @field_validator("projection_stores")
     @classmethod
@@ -219,6 +222,11 @@ class Settings(Section):
     def key_directory(self) -> Path:
         """Where the tenants' keys are."""
         return self.payload_store.key_directory or self.runtime.home / "keys"
+
+    @property
+    def head_directory(self) -> Path:
+        """Where the files of signed heads are."""
+        return self.event_store.heads.path or self.runtime.home / "heads"
 
     @property
     def cache_directory(self) -> Path:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from noetl.ledger.checking import CHECK_EVERY
 from noetl.model.event import INLINE_LIMIT
+from noetl.runtime.heads_settings import Heads
 from noetl.runtime.setting_types import (
     Amount,
     Count,
@@ -98,6 +99,7 @@ class EventStore(Section):
     )
     partitions_ahead_months: Count = Field(default=3, description="Months for which partitions are made in advance.")
     retention: Retention = Retention()
+    heads: Heads = Heads()
 
 
 class SchemaRegistry(Section):

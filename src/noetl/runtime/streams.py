@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, Literal
 
@@ -28,9 +28,15 @@ def stream_name(settings: Settings, name: Literal["events", "writes", "hints"]) 
 
 @asynccontextmanager
 async def open_stream(
-    settings: Settings, database: Database, name: Literal["events", "writes"]
+    settings: Settings,
+    database: Database,
+    name: Literal["events", "writes"],
+    refused: Callable[[int], None] = lambda messages: None,
 ) -> AsyncIterator[EventStream]:
-    """Give the stream of committed events, or of writes that are not in the ledger yet, for the time of the block."""
+    """Give the stream of committed events, or of writes that are not in the ledger yet, for the time of the block.
+
+    Writes are signed; `refused` is told how many messages that are not were read and passed over.
+    """
     place = settings.event_store.connection
     full = stream_name(settings, name)
     if not mirrors(settings):
@@ -45,10 +51,12 @@ async def open_stream(
     if place.url is None:
         raise ConfigError("event_store.connection.url is needed by nats-jetstream", hint="such as nats://nats:4222")
     # Only here: the client takes a fifth of a second to import, which a run without NATS would wait for as well.
+    from noetl.runtime.nats_login import nats_connection
+    from noetl.runtime.stream_keys import StreamKeys
     from noetl.stream.nats import NatsStream, StreamLimits
-    from noetl.stream.nats_connection import NatsConnection
+    from noetl.stream.signed import SignedStream
 
-    connection = NatsConnection(place.url.get_secret_value(), credentials_file=place.credentials_file)
+    connection = nats_connection(settings)
     # Writes are refused by a stream that is full; a mirror forgets its oldest messages, which the ledger has.
     limits = (
         StreamLimits(replicas=place.replicas, max_age_hours=_KEPT_HOURS, discard="new")
@@ -57,7 +65,7 @@ async def open_stream(
     )
     stream = NatsStream(connection, full, limits)
     try:
-        yield stream
+        yield SignedStream(stream, StreamKeys(settings), refused) if name == "writes" else stream
     finally:
         await stream.close()
         await connection.close()

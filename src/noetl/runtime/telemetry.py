@@ -18,6 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from noetl.api.connections.refusals import Reason
 from noetl.catalog.job_states import JobLife, serving_lives
 from noetl.errors import NoetlError
 from noetl.ledger.checking import Checks
@@ -104,6 +105,13 @@ class Metrics:
             "noetl_http_request_duration_seconds", "Seconds requests took, by route.", ["method", "route", "status"],
             buckets=_HTTP_BUCKETS, registry=registry,
         )  # fmt: skip
+        self._ended = Counter(
+            "noetl_http_connections_ended", "Connections ended because they took too much or too long.", ["reason"],
+            registry=registry,
+        )  # fmt: skip
+        self._refused = Counter("noetl_refused_tokens", "Tokens shown that are no good.", registry=registry)
+        for reason in get_args(Reason):
+            self._ended.labels(reason)
         for kind in get_args(StageKind):
             self._backlog.labels(kind)
         for pool in POOLS:
@@ -167,6 +175,14 @@ class Metrics:
         """Count a request under the template of its route."""
         self._http.labels(method, route, str(status)).observe(seconds)
         self._look_at_pools()
+
+    def connection_ended(self, reason: Reason) -> None:
+        """Count a connection that took too much or too long."""
+        self._ended.labels(reason).inc()
+
+    def token_refused(self) -> None:
+        """Count a token that is no good."""
+        self._refused.inc()
 
     async def exposition(self) -> tuple[bytes, str]:
         """Return all metrics as text, with its media type."""

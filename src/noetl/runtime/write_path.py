@@ -21,6 +21,7 @@ from noetl.runtime.durability import loss_window
 from noetl.runtime.leftovers import bringing_leftovers
 from noetl.runtime.losses import journal_directory, tell_noted, telling_losses
 from noetl.runtime.relay import relaying, shard_leases
+from noetl.runtime.stream_keys import StreamKeys
 from noetl.runtime.streams import mirrors, open_stream
 from noetl.runtime.wiring import Runtime
 from noetl.runtime.write_path_choice import Way, applied_way, check_followed, refusal_of
@@ -57,6 +58,7 @@ async def open_write_path(
     observe: Callable[[float], None] = lambda seconds: None,
     meter: RelayMeter | None = None,
     lost: Count | None = None,
+    refused: Count = lambda messages: None,
     *,
     serves: bool = False,
     beside: Sequence[Runtime] = (),
@@ -64,8 +66,8 @@ async def open_write_path(
     """Let events take the way that this process wants, or the one it finds, with what that needs running, for the block.
 
     A process that `serves` applies its setting, any other one only a setting that was given. Gives what records facts
-    through the stream, where that is the way. `lost` gets how many facts a stream lost; other runtimes of this process
-    are `beside`.
+    through the stream, where that is the way. `lost` gets how many facts a stream lost, `refused` how many messages that
+    nobody of this installation signed; other runtimes of this process are `beside`.
     """
     settings, way = runtime.settings, runtime.ledger.way
     if not mirrors(settings):
@@ -74,7 +76,7 @@ async def open_write_path(
         return
     wanted, now = applied_way(settings, serves=serves), await way.look()
     async with AsyncExitStack() as stack:
-        writes = await stack.enter_async_context(open_stream(settings, runtime.database, "writes"))
+        writes = await stack.enter_async_context(open_stream(settings, runtime.database, "writes", refused))
         materializes = wanted == "stream" or now != "ledger"
         if materializes:
             await writes.open()
@@ -119,6 +121,8 @@ async def _without_stream(runtime: Runtime, lost: Count | None, beside: Sequence
 async def _taken(runtime: Runtime, changes: WritePathChange, wanted: Way | None, said: Callable[[str], None]) -> str:
     """Give the database the way that is wanted, or find out which one it has, and say what everybody should know of it."""
     way = runtime.ledger.way
+    if wanted == "stream" or (wanted is None and way.mode == "stream"):
+        StreamKeys(runtime.settings).signing()
     if wanted is None:
         if await way.steady(_CHANGE_SECONDS, changes.take_over) == "stream":
             check_followed(runtime.settings)

@@ -35,11 +35,19 @@ class MaterializerLag:
             "materializer_lag_seconds", "Age of the oldest decided event or acknowledged fact that is not in the ledger.",
             registry=registry,
         )  # fmt: skip
+        self._refused = Counter(
+            "stream_refused_messages", "Messages of writes without a MAC of this installation, which were not written.",
+            registry=registry,
+        )  # fmt: skip
 
     def show_waiting(self, waiting: Waiting) -> None:
         """Show what waits, of all tenants."""
         self._waiting.set(waiting.events)
         self._age.set(waiting.seconds)
+
+    def refused(self, messages: int) -> None:
+        """Count messages that nobody of this installation signed."""
+        self._refused.inc(messages)
 
 
 class WritePathMetrics(MaterializerLag):

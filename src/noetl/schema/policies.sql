@@ -12,10 +12,11 @@ BEGIN
         'broken_stream', 'catalog', 'column_lineage', 'command', 'credential', 'cron_slot', 'curated_answer',
         'dag_current_version',
         'dag_version', 'dag_version_dataset', 'data_invalidation', 'dataset', 'dataset_cursor', 'dataset_lineage',
-        'dataset_reader', 'dataset_schema', 'dataset_version', 'delivery', 'event', 'event_archive',
-        'execution_head', 'frame', 'held_event', 'idempotency_key', 'job', 'keychain', 'lost_fact', 'openlineage_cursor',
+        'dataset_reader', 'dataset_schema', 'dataset_version', 'decision_begun', 'delivery', 'event', 'event_archive',
+        'execution_head', 'frame', 'held_event', 'idempotency_key', 'job', 'keychain', 'ledger_head', 'ledger_link',
+        'ledger_node', 'lost_fact', 'openlineage_cursor',
         'operator_state', 'org', 'org_role', 'org_role_membership', 'outbox', 'partition_version', 'payload_hold',
-        'payload_tombstone', 'pending_event', 'pin', 'projection', 'query_audit', 'retention_policy',
+        'payload_tombstone', 'pending_event', 'pending_leaf', 'pin', 'projection', 'query_audit', 'retention_policy',
         'retired_generation', 'schedule', 'shard_holder', 'shard_lease', 'snapshot', 'stage', 'stream', 'sweep',
         'task', 'task_input', 'trimmed_version', 'view_barrier', 'view_row', 'view_version', 'worker'
     ] LOOP
@@ -38,7 +39,7 @@ BEGIN
                        '(SELECT noetl.tenant()) AND organization_id = (SELECT noetl.organization()))', name);
     END LOOP;
     -- Rows that only the runtime itself writes.
-    FOREACH name IN ARRAY ARRAY['api_token', 'credential', 'keychain', 'lost_fact'] LOOP
+    FOREACH name IN ARRAY ARRAY['api_token', 'credential', 'decision_begun', 'keychain', 'lost_fact'] LOOP
         EXECUTE format('CREATE POLICY scoped ON noetl.%I TO noetl_runtime USING (tenant_id = '
                        '(SELECT noetl.tenant()) AND organization_id = (SELECT noetl.organization()))', name);
     END LOOP;
@@ -103,6 +104,14 @@ CREATE POLICY all_tenants ON noetl.pending_event FOR SELECT
 CREATE POLICY moving ON noetl.pending_event FOR DELETE TO noetl_materializer USING (true);
 CREATE POLICY counted ON noetl.pending_event FOR SELECT TO current_user USING (true);
 
+-- Links span the tenants of a shard, so nobody who serves one organization sees them; nobody changes or removes any.
+CREATE POLICY linking ON noetl.ledger_link FOR INSERT TO noetl_materializer, current_user WITH CHECK (true);
+CREATE POLICY following ON noetl.ledger_link FOR SELECT TO noetl_projector, noetl_materializer, current_user USING (true);
+CREATE POLICY waiting ON noetl.pending_leaf FOR INSERT TO current_user WITH CHECK (true);
+CREATE POLICY moving ON noetl.pending_leaf TO noetl_materializer USING (true);
+CREATE POLICY all_tenants ON noetl.ledger_node TO noetl_projector USING (true);
+CREATE POLICY all_tenants ON noetl.ledger_head TO noetl_projector USING (true);
+
 -- What is kept, archived and dropped for all tenants.
 CREATE POLICY all_tenants ON noetl.projection TO noetl_projector USING (true);
 CREATE POLICY all_tenants ON noetl.snapshot TO noetl_projector USING (true);
@@ -155,17 +164,19 @@ GRANT SELECT, INSERT, DELETE ON
     TO noetl_runtime;
 GRANT SELECT, INSERT, UPDATE ON noetl.openlineage_cursor TO noetl_runtime;
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-    noetl.credential, noetl.keychain, noetl.stream_durable, noetl.view_barrier, noetl.view_row
+    noetl.credential, noetl.decision_begun, noetl.keychain, noetl.stream_durable, noetl.view_barrier, noetl.view_row
     TO noetl_runtime;
 
 -- A projector reads the ledger and writes what is derived from it.
 GRANT SELECT ON
     noetl.archive_payload, noetl.command, noetl.curated_secret, noetl.divergence, noetl.event, noetl.event_archive,
-    noetl.execution, noetl.execution_head, noetl.frame, noetl.known_event, noetl.lost_fact, noetl.materialized,
+    noetl.execution, noetl.execution_head, noetl.frame, noetl.known_event, noetl.ledger_identity,
+    noetl.ledger_link, noetl.lost_fact, noetl.materialized,
     noetl.pending_event, noetl.relay_cursor, noetl.result_ref, noetl.shard, noetl.shard_outbox, noetl.stage,
     noetl.stream, noetl.write_path
     TO noetl_projector;
 GRANT SELECT, UPDATE ON noetl.projection_checkpoint, noetl.shard_lease TO noetl_projector;
+GRANT SELECT, INSERT ON noetl.ledger_head, noetl.ledger_node TO noetl_projector;
 GRANT SELECT, INSERT, DELETE ON noetl.curated_answer TO noetl_projector;
 GRANT SELECT, INSERT, UPDATE ON noetl.payload_place TO noetl_projector;
 GRANT SELECT, INSERT, UPDATE, DELETE ON
@@ -200,8 +211,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON noetl.relay_cursor, noetl.shard_holder, 
 
 -- A materializer writes the ledger in the write path `stream`, and compares in the shadow.
 GRANT SELECT ON noetl.known_event, noetl.relay_cursor, noetl.write_path TO noetl_materializer;
-GRANT SELECT, DELETE ON noetl.pending_event TO noetl_materializer;
-GRANT SELECT, INSERT ON noetl.event TO noetl_materializer;
+GRANT SELECT, DELETE ON noetl.pending_event, noetl.pending_leaf TO noetl_materializer;
+GRANT SELECT, INSERT ON noetl.event, noetl.ledger_link TO noetl_materializer;
 GRANT SELECT, UPDATE ON noetl.shard, noetl.shard_lease, noetl.shard_outbox TO noetl_materializer;
 GRANT SELECT, INSERT, UPDATE ON noetl.stream TO noetl_materializer;
 GRANT SELECT, INSERT, UPDATE, DELETE ON

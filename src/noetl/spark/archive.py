@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +25,8 @@ _SECONDS: Final = 300
 _FREE_BYTES: Final = 1 << 30
 """An archive takes about 180 MB: where less than this is free, none is made."""
 
+_SCRATCH: Final = "noetl-archive-"
+_LEFT_SECONDS: Final = 3_600
 _making: list[subprocess.Popen[bytes]] = []
 """Kept, since Python warns of a process that is forgotten while it runs."""
 
@@ -76,9 +80,12 @@ def make(cache: Path) -> Path:
         )
     archive = archive_of(java, cache)
     with _alone(archive) as mine:
-        if not mine or archive.exists():
+        if not mine:
             return archive
-        with tempfile.TemporaryDirectory(prefix="noetl-archive-", dir=cache) as scratch:
+        remove_left(archive)
+        if archive.exists():
+            return archive
+        with tempfile.TemporaryDirectory(prefix=_scratch_prefix(archive), dir=cache) as scratch:
             fresh = Path(scratch, "classes.jsa")
             options = SparkOptions(home=scratch, cache=str(cache), master="local[2]", archive=False, memory="1g")
             # The quick compiler alone: the archive holds classes, not compiled code.
@@ -92,6 +99,22 @@ def make(cache: Path) -> Path:
             if fresh.exists():
                 fresh.replace(archive)
     return archive
+
+
+def remove_left(archive: Path) -> None:
+    """Remove what makers of archives left that were killed, some 200 MB each; only whoever holds the archive's lock may.
+
+    Those of other archives, which have locks of their own, are left alone until nobody can be making them any more.
+    """
+    long_ago = time.time() - _LEFT_SECONDS
+    for left in archive.parent.glob(f"{_SCRATCH}*"):
+        with suppress(FileNotFoundError):
+            if left.name.startswith(_scratch_prefix(archive)) or left.stat().st_mtime < long_ago:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _scratch_prefix(archive: Path) -> str:
+    return f"{_SCRATCH}{archive.stem}-"
 
 
 def _train(session: object, scratch: Path) -> None:

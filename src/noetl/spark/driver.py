@@ -1,6 +1,7 @@
 """The driver process: `python -m noetl.spark.driver FD`. Reads messages on a socket, runs them on Spark, answers.
 
-Knows no database. When the socket ends, because the worker ended or died, this process and its JVM end at once.
+Knows no database. When the socket ends, because the worker ended or died, this process and its JVM end at once; when the
+JVM is lost, this process ends with it, and the worker starts another.
 """
 
 from __future__ import annotations
@@ -122,6 +123,7 @@ def main(descriptor: int) -> None:
 
 def _serve(channel: Channel, mode: Mode, opened: Open) -> None:
     threading.Thread(target=_repeat_interrupts, args=(mode,), name="interrupts", daemon=True).start()
+    threading.Thread(target=_end_when_lost, args=(mode,), name="lost", daemon=True).start()
     spark_log = logs.SparkLog(Path(opened.scratch, "spark.log"))
     runs = Runs(mode, opened.options, spark_log, channel.send)
     own = opened.options
@@ -148,6 +150,12 @@ def _serve(channel: Channel, mode: Mode, opened: Open) -> None:
             ONGOING.interrupt(message.job_tag)
         else:
             return
+
+
+def _end_when_lost(mode: Mode) -> None:
+    """End this process with its Spark: kept alive it would fail every work it is given, and its worker would not know why."""
+    mode.wait_until_lost()
+    os._exit(1)
 
 
 def _repeat_interrupts(mode: Mode) -> None:

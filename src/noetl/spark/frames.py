@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from noetl.errors import NoetlError
+from noetl.errors import Damaged, NoetlError
 from noetl.spark.frames_lane import LaneWork, lane
 from noetl.spark.frames_query import answered
+from noetl.spark.integrity.spark_errors import damage_told
 from noetl.spark.lake import Lake
 from noetl.spark.logs import SparkLog, masked
 from noetl.spark.modes import Mode
@@ -91,8 +92,11 @@ class Errands:
 
 def _failed(errand: AnyErrand, problem: BaseException) -> WorkResult:
     stopped = isinstance(problem, Interrupted) or ONGOING.is_interrupted(errand.tag)
+    damage = None if isinstance(problem, NoetlError) else damage_told(problem)
     if isinstance(problem, NoetlError):
         message, kind, retryable = problem.message, problem.code, problem.disposition == "transient"
+    elif damage is not None:
+        message, kind, retryable = damage, Damaged.code, False
     else:
         first = (str(problem).strip() or "no message").splitlines()[0]
         message, kind, retryable = f"{type(problem).__name__}: {first}", "spark_error", True

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from noetl.dispatch.grants import CommandGrant
+from noetl.dispatch.reports.commands import errand_of
 from noetl.errors import InputError, LeaseLost, Unavailable
 from noetl.execute.outcome import Problem
 from noetl.execute.services import LanesEnd
@@ -33,7 +34,7 @@ class FramePool:
         """Work off the frames of a command in lanes; when cancelled, the Spark job is interrupted by its tag."""
         assert grant.loop is not None
         errand = RunFrames(
-            id=f"frames-{grant.execution_id}-{grant.issued_event_id}",
+            id=errand_of(grant),
             attempt=grant.attempt,
             organization=self._owner,
             reach=self._reach,

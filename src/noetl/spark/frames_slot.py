@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import msgspec
@@ -16,6 +18,9 @@ from noetl.dispatch.port import Dispatch
 from noetl.errors import LeaseLost, NoetlError
 from noetl.execute.child_calls import run_child
 from noetl.execute.outcome import Outcome, Problem
+from noetl.execute.platform.dispatch import PatientDispatch
+from noetl.execute.platform.payloads import PatientPayloads
+from noetl.execute.platform.waits import Waits, waiting_by
 from noetl.execute.reporting import defect_of
 from noetl.execute.services import Services
 from noetl.execute.slot import Slot
@@ -81,9 +86,16 @@ async def worked_off(work: LaneWork, worker: str, *, is_retry: bool) -> tuple[li
     grant = msgspec.msgpack.decode(work.grant, type=CommandGrant)
     end = LaneEnd()
     async with reach.work() as (services, dispatch):
-        noting = Committing(dispatch)
+        noting = Committing(PatientDispatch(dispatch))
+        services = replace(services, store=PatientPayloads(services.store), find=noting.reference)
+
+        async def tell(part: str, reason: str | None) -> None:
+            # Lanes of one command do not know each other, so each tells under numbers of its own.
+            await dispatch.stalled(grant, part, reason, secrets.randbelow(2**31))
+
         try:
-            await _work(reach, services, cast("Dispatch", noting), grant, worker, end)
+            with waiting_by(Waits(tell, asyncio.sleep)):
+                await _work(reach, services, cast("Dispatch", noting), grant, worker, end)
         except LeaseLost:
             end.lost = True
         except ClaimFailed as refused:

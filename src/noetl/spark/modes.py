@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -53,6 +54,10 @@ class Mode(Protocol):
         """Stop what a driver that is gone left running, where that can be."""
         ...
 
+    def wait_until_lost(self) -> None:
+        """Return when Spark was lost and nothing can run on it any more; for ever otherwise."""
+        ...
+
     def close(self) -> None:
         """End the session and what was started for it."""
         ...
@@ -73,6 +78,7 @@ class Classic:
     def __init__(self, options: SparkOptions, scratch: Path) -> None:
         java = find_java(Path(options.cache))
         self._local = options.kind == "local"
+        self._closing = False
         self._jvm: Jvm = start_jvm(options, java, scratch, archive.jvm_options(java, options))
         self._root = self._jvm.connect()
         self._context = self._root.sparkContext
@@ -112,8 +118,15 @@ class Classic:
     def interrupt_left(self, application_id: str, tag: str) -> None:
         """Nothing is left: the JVM of a client dies with its driver, and its executors with the application."""
 
+    def wait_until_lost(self) -> None:
+        """Return when the JVM has ended by itself, or was killed by somebody else."""
+        self._jvm.process.wait()
+        if self._closing:
+            threading.Event().wait()
+
     def close(self) -> None:
         """Stop the context and the JVM."""
+        self._closing = True
         with suppress(Exception):
             self._root.stop()
         self._jvm.close()
@@ -180,6 +193,10 @@ class Connect:
         left = self._session_of(_session_id(application_id, tag))
         left.interruptAll()
         left.stop()
+
+    def wait_until_lost(self) -> None:
+        """Never return: the server is not ours, and it may be back for the next attempt."""
+        threading.Event().wait()
 
     def close(self) -> None:
         """End our sessions; the server stays."""

@@ -13,6 +13,9 @@ import pyarrow.parquet as pq
 
 from noetl.model.dataset import FileEntry
 from noetl.spark.durable import make_durable
+from noetl.spark.integrity.checking import Checks, refuse_other_bytes
+from noetl.spark.integrity.reading import reading
+from noetl.spark.integrity.stamps import stamp_of
 from noetl.spark.lake import Lake
 from noetl.spark.statistics import column_statistics
 
@@ -21,9 +24,9 @@ _GROUP_BYTES: Final = 128 << 20
 _WHOLE_BYTES: Final = 256 << 20
 
 
-def read_table(lake: Lake, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+def read_table(lake: Lake, entry: FileEntry, columns: Sequence[str] | None = None) -> pa.Table:
     """Read one file, or some of its columns."""
-    with opened(lake, path, 0) as parquet:
+    with opened(lake, entry) as parquet:
         return parquet.read(columns=None if columns is None else list(columns))
 
 
@@ -37,15 +40,19 @@ def write_table(lake: Lake, path: str, table: pa.Table) -> FileEntry:
 
 
 @contextmanager
-def opened(lake: Lake, path: str, size: int) -> Iterator[pq.ParquetFile]:
-    """Open a file of some size for the time of the block; a small one of an object store is fetched at once."""
+def opened(lake: Lake, entry: FileEntry) -> Iterator[pq.ParquetFile]:
+    """Open a file for the time of the block if it is what was committed; a small one of an object store is fetched at once."""
     import obstore
 
-    if lake.directory is not None or size > _WHOLE_BYTES:
-        with lake.opened(path) as source:
-            yield pq.ParquetFile(source)
-    else:
-        yield pq.ParquetFile(pa.BufferReader(pa.py_buffer(obstore.get(lake.store(), path).bytes())))
+    with reading(entry.path):
+        if lake.directory is not None or entry.bytes > _WHOLE_BYTES:
+            Checks(lake).unchanged([entry])
+            with lake.opened(entry.path) as source:
+                yield pq.ParquetFile(source, page_checksum_verification=True)
+            return
+        data = pa.py_buffer(obstore.get(lake.store(), entry.path).bytes())
+        refuse_other_bytes(entry, data)
+        yield pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
 
 
 class ParquetFile:
@@ -54,11 +61,17 @@ class ParquetFile:
     def __init__(self, lake: Lake, path: str, schema: pa.Schema) -> None:
         import obstore
 
+        self._lake = lake
         self._path = path
         self._sink = _HashingSink(obstore.open_writer(lake.store(), path))
         self._footer: list[pq.FileMetaData] = []
         self._parquet = pq.ParquetWriter(
-            self._sink, schema, compression="snappy", coerce_timestamps="us", metadata_collector=self._footer
+            self._sink,
+            schema,
+            compression="snappy",
+            coerce_timestamps="us",
+            metadata_collector=self._footer,
+            write_page_checksum=True,
         )
         self._held: list[pa.Table] = []
         self._rows = self._bytes = 0
@@ -82,6 +95,7 @@ class ParquetFile:
             rows=metadata.num_rows,
             sha256=self._sink.digest.hexdigest(),
             stats=column_statistics(metadata),
+            stamp=stamp_of(self._lake, self._path),
         )
 
     def _write(self) -> None:

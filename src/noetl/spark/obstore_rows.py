@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 
-from noetl.model.dataset import partition_key
+from noetl.model.dataset import FileEntry, partition_key
 from noetl.spark.lake import Lake, commit_directory
 from noetl.spark.obstore_files import ParquetFile, opened
 
 _BATCH_ROWS: Final = 65_536
-RETURNED: Final = "work int, partition string, path string, bytes long, rows long, sha256 string, stats string"
+RETURNED: Final = (
+    "work int, partition string, path string, bytes long, rows long, sha256 string, stats string, stamp string"
+)
 """What an executor tells of each file it wrote, as Spark's DDL."""
 _RETURNED_ARROW: Final = pa.schema(
     [
@@ -25,6 +28,7 @@ _RETURNED_ARROW: Final = pa.schema(
         ("rows", pa.int64()),
         ("sha256", pa.string()),
         ("stats", pa.string()),
+        ("stamp", pa.string()),
     ]
 )
 Batches = Iterator[pa.RecordBatch]
@@ -73,15 +77,15 @@ def shown(text: str) -> str | None:
 
 
 def reader(lake: Lake, schema: pa.Schema, key: str | None) -> Callable[[Batches], Batches]:
-    """Return what turns rows of (path, bytes, task) into the rows of those files, with the task as column `key`."""
+    """Return what turns rows of (file, task) into the rows of those files, with the task as column `key`."""
 
     def read(batches: Batches) -> Batches:
         for batch in batches:
-            for entry in batch.to_pylist():
-                with opened(lake, entry["path"], entry["bytes"]) as parquet:
+            for told in batch.to_pylist():
+                with opened(lake, msgspec.json.decode(told["file"], type=FileEntry)) as parquet:
                     held = [name for name in parquet.schema_arrow.names if name in schema.names]
                     for rows in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=held):
-                        yield _conformed(rows, schema, key, entry["task"])
+                        yield _conformed(rows, schema, key, told["task"])
 
     return read
 
@@ -145,6 +149,7 @@ class _Written:
                 "rows": entry.rows,
                 "sha256": entry.sha256,
                 "stats": json.dumps(entry.stats),
+                "stamp": entry.stamp,
             }
         )
         self._file = None

@@ -15,12 +15,16 @@ from pyspark.sql.types import DataType, IntegerType, StructField, StructType
 from noetl.errors import InputError
 from noetl.model.dataset import Field, FileEntry, Manifest
 from noetl.model.task import TaskInput
+from noetl.spark.integrity.checking import Checks
+from noetl.spark.integrity.proofs import proofs_here
 from noetl.spark.lake import Lake
 from noetl.spark.obstore_rows import reader
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+VERIFY_PAGES: Final = "parquet.page.verify-checksum.enabled"
+"""An option of Parquet's reader, which Spark hands on to it: a page that fails its checksum fails the job."""
 TASK: Final = "__noetl_task"
 """The hidden column that says which task of a batch a row belongs to."""
 _WIDER: Final = {
@@ -112,7 +116,10 @@ def files_frame(
     if not files:
         empty = session.createDataFrame([], struct)
         return empty if key is None else empty.withColumn(key, F.lit(0))
-    return _native(session, struct, files, lake, key) if lake.native else _arrow(session, struct, files, lake, key)
+    if not lake.native:
+        return _arrow(session, struct, files, lake, key)  # each executor checks the files it opens
+    Checks(lake, proofs_here(lake.root)).unchanged([entry for entry, _ in files])
+    return _native(session, struct, files, lake, key)
 
 
 def struct_of(schema: Sequence[Field]) -> StructType:
@@ -152,7 +159,7 @@ def _native(
     addresses = {lake.address(entry.path): number for entry, number in files}
     # The files are known: no globbing of their names, no columns read out of their paths.
     reading = session.read.schema(struct).option("__globPaths__", "false").option("recursiveFileLookup", "true")
-    rows = reading.parquet(*addresses)
+    rows = reading.option(VERIFY_PAGES, "true").parquet(*addresses)
     if key is None:
         return rows
     # As a row's metadata spell the path of its file: encoded, and without an empty host.
@@ -174,8 +181,7 @@ def _arrow(
     named = session.createDataFrame(
         pa.table(
             {
-                "path": [entry.path for entry, _ in files],
-                "bytes": [entry.bytes for entry, _ in files],
+                "file": [msgspec.json.encode(msgspec.structs.replace(entry, stats={})).decode() for entry, _ in files],
                 "task": pa.array([number for _, number in files], pa.int32()),
             }
         )

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from noetl.model.dataset import FileEntry
 from noetl.spark.durable import make_durable
+from noetl.spark.integrity.stamps import stamp_of
 from noetl.spark.lake import Lake
 
 Given = TypeVar("Given")
@@ -97,4 +98,11 @@ def _measured(lake: Lake, path: str) -> FileEntry:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
         size = opened.tell()
         metadata = pq.read_metadata(opened)
-    return FileEntry(path=path, bytes=size, rows=metadata.num_rows, sha256=digest, stats=column_statistics(metadata))
+    return FileEntry(
+        path=path,
+        bytes=size,
+        rows=metadata.num_rows,
+        sha256=digest,
+        stats=column_statistics(metadata),
+        stamp=stamp_of(lake, path),
+    )

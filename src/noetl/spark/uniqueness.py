@@ -91,7 +91,7 @@ def _unique_here(
     if not doubled:
         return write
     touched = sorted({file for found in doubled.values() for file, _ in found})
-    tables = {file: read_table(lake, write.files[file].path) for file in touched}
+    tables = {file: read_table(lake, write.files[file]) for file in touched}
     lost = {
         spot
         for one, found in doubled.items()
@@ -111,7 +111,7 @@ def _unique_here(
 
 
 def _keys(lake: Lake, entry: FileEntry, key: Sequence[str]) -> list[tuple[Any, ...]]:
-    table = read_table(lake, entry.path, key)
+    table = read_table(lake, entry, key)
     columns = [table.column(name).to_pylist() if name in table.column_names else [None] * entry.rows for name in key]
     return list(zip(*columns, strict=True))
 

@@ -32,6 +32,8 @@ _SETTINGS: Final = {
     # Rows that pass through Python do so in fewer, larger pieces; Spark also bounds a piece by its bytes.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
+WRITE_CHECKSUMS: Final = "parquet.page.write-checksum.enabled"
+"""An option of Parquet's writer: each page carries a CRC-32 of its bytes."""
 Groups = dict[tuple[int, str], list[FileEntry]]
 """Files by work and partition."""
 
@@ -159,6 +161,7 @@ def _write_native(rows: DataFrame, placing: Placing, lake: Lake) -> Groups:
     else:
         prefix = placing.location + commit_name(first.task_id, first.attempt, mark)
     saving = rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    saving = saving.option(WRITE_CHECKSUMS, "true")
     saving = saving if alone else saving.partitionBy(*placing.hidden)
     saving.parquet(lake.address(prefix))
     paths = _listed(lake, prefix)
@@ -216,6 +219,7 @@ def _write_arrow(rows: DataFrame, placing: Placing, lake: Lake) -> Groups:
             rows=told["rows"],
             sha256=told["sha256"],
             stats=json.loads(told["stats"]),
+            stamp=told["stamp"],
         )
         groups.setdefault((told["work"], told["partition"]), []).append(entry)
     return groups

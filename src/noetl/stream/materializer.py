@@ -18,9 +18,10 @@ from noetl.ledger.database import Database, translated
 from noetl.model.lease import Proof
 from noetl.stream.following import ShardFollowing
 from noetl.stream.port import Delivery, EventStream
+from noetl.stream.row_body import leaf_of_body
 from noetl.stream.written import WrittenPlaces
 
-_WRITE = "SELECT written, repeated, last_position FROM noetl.materialize($1, $2, $3, $4, $5, $6, $7)"
+_WRITE = "SELECT written, repeated, last_position FROM noetl.materialize($1, $2, $3, $4, $5, $6, $7, $8)"
 
 
 class NotHeldError(asyncpg.PostgresError):
@@ -60,10 +61,12 @@ class Materializer:
         proof = self._token(shard)
         if proof is None:
             raise LeaseLost(f"shard {shard} is not held here")
-        rows = b"[" + b",".join(one.message.body for one in deliveries if one.message.body) + b"]"
+        bodies = [one.message.body for one in deliveries if one.message.body]
+        rows = b"[" + b",".join(bodies) + b"]"
         last = deliveries[-1]
         arguments = (
             self._stream.name, created, shard, last.sequence, last.message.message_id, proof.token, rows.decode(),
+            b"".join(map(leaf_of_body, bodies)),
         )  # fmt: skip
         reach("materialize.before_write")
         try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import orjson
 
-from noetl.ledger.normalizer import normalize
+from noetl.errors import Corrupt
+from noetl.ledger.normalizer import leaf_of, normalize
 from noetl.model.envelope.columns import ROW_NAMES
 from noetl.model.event import JSON_FIELDS, Draft
 from noetl.model.stream import Stream
@@ -28,6 +30,15 @@ def row_body(stream: Stream, shard: int, draft: Draft) -> bytes:
         "shard": shard,
     }  # fmt: skip
     return _encode(said)
+
+
+def leaf_of_body(body: bytes) -> bytes:
+    """Return the leaf of the row in a body, whoever published it: columns that are null count as left out."""
+    said = {name: value for name, value in orjson.loads(body).items() if value is not None}
+    try:
+        return leaf_of(msgspec.convert(said, Draft, strict=False))
+    except msgspec.ValidationError as problem:
+        raise Corrupt(f"a message of the stream is no row of an event: {problem}") from problem
 
 
 def fact_message(stream: Stream, shard: int, draft: Draft) -> Message:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from noetl.dispatch.facts.port import IssuedCommand
@@ -14,7 +15,9 @@ from noetl.dispatch.stores import EngineStores
 from noetl.errors import InputError, NotFound
 from noetl.ledger.port import Ledger
 from noetl.model.payload_ref import payload_uri
+from noetl.model.stream import Scope
 from noetl.testing.execution_changes import IDS, NEIGHBOUR, SCOPE, Driven, child_of, one, token
+from noetl.testing.open_work_answers import ANYWHERE
 
 
 class FactAnswers:
@@ -36,6 +39,38 @@ class FactAnswers:
         assert await stores.facts.issued(SCOPE, run.execution_id, "a/1/0") == IssuedCommand(meta, {"child": {"n": 1}})
         assert await stores.facts.issued(SCOPE, run.execution_id, "b/1/0") is None
         assert await stores.facts.issued(NEIGHBOUR, run.execution_id, "a/1/0") is None
+
+    async def test_losses_count_from_the_last_frame_a_command_committed(
+        self, ledger: Ledger, stores: EngineStores
+    ) -> None:
+        """INV-179: what was handed back is no loss, and frames of other slots are no progress."""
+        run, name = await Driven().begin(ledger, stage=True), "each/1/0"
+        await ledger.transact(run.issued(name, "each/1/1", stage_id=run.stage_id, loop_id=run.loop_id))
+        issued = next(one.issued_event_id for one in await stores.work.pending(SCOPE, 9, ANYWHERE, loops=True))
+
+        async def losses(scope: Scope = SCOPE, loop_id: int | None = run.loop_id) -> int:
+            return await stores.facts.losses(scope, run.execution_id, name, issued, loop_id)
+
+        async def leased(kind: str) -> None:
+            stream_id = f"execution/{run.execution_id}/command/{issued}"
+            draft = run.drafts.command(run.execution_id, name, kind, meta={"attempt": 1})
+            await ledger.transact(one(msgspec.structs.replace(draft, stream_id=stream_id)))
+
+        async def committed(command_id: str, index: int) -> None:
+            frame = IDS.mint()
+            await ledger.transact(run.dispatched(frame, token(), index=index, command_id=command_id))
+            await ledger.transact(run.frame(frame, "frame.committed", command_id=command_id))
+
+        assert await losses() == 0
+        for kind in ("command.abandoned", "command.returned", "command.attempt_failed"):
+            await leased(kind)
+        assert await losses() == 2
+        await committed("each/1/1", 0)
+        assert await losses() == 2
+        await committed(name, 1)
+        assert (await losses(), await losses(loop_id=None), await losses(NEIGHBOUR)) == (0, 2, 0)
+        await leased("command.abandoned")
+        assert await losses() == 1
 
     @pytest.mark.parametrize(
         ("kind", "end", "own", "takes"),

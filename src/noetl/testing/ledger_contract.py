@@ -11,12 +11,13 @@ from noetl.model.stream import Scope
 from noetl.testing.drafts import Drafts
 from noetl.testing.ledger_appends import AppendContract
 from noetl.testing.ledger_keys import KeyContract
+from noetl.testing.ledger_links import LinkContract
 from noetl.testing.ledger_reads import ReadContract
 
 IDS = SnowflakeGenerator(1, lambda: time.time_ns() // 1_000_000)
 
 
-class LedgerContract(AppendContract, KeyContract, ReadContract):
+class LedgerContract(AppendContract, KeyContract, ReadContract, LinkContract):
     """Tests for any ledger, which must be empty when a test begins."""
 
     @pytest.fixture

@@ -29,6 +29,7 @@ from noetl.ledger.memory import MemoryLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.payloads.memory import MemoryPayloadStore
+from noetl.payloads.port import PayloadStore
 from noetl.playbook.model import KeychainEntry, Playbook
 from noetl.project.work_rows import FoldedRows
 from noetl.testing.drafts import PRODUCER
@@ -86,7 +87,7 @@ class _Shared:
 
     ledger: MemoryLedger
     stores: EngineStores
-    payloads: MemoryPayloadStore
+    payloads: PayloadStore
     clock: Clock
     home: Path
 
@@ -148,14 +149,16 @@ class MemoryPlaybooks(PlaybookRuns):
 
 
 @asynccontextmanager
-async def open_memory_playbooks(home: Path) -> AsyncIterator[MemoryPlaybooks]:
+async def open_memory_playbooks(home: Path, payloads: PayloadStore | None = None) -> AsyncIterator[MemoryPlaybooks]:
     """Give playbooks on an engine in memory; at the end, its whole history folds to the rows that stand.
 
-    The reaper does not run by itself: a test lets it look with `engine.reaper.sweep()`.
+    The reaper does not run by itself: a test lets it look with `engine.reaper.sweep()`. Payloads are in memory, too, unless
+    a store is given.
     """
     clock = Clock()
     ledger = MemoryLedger(clock, FoldedRows)
-    shared = _Shared(ledger, memory_stores(ledger.work, ledger), MemoryPayloadStore(clock), clock, home)
+    stores = memory_stores(ledger.work, ledger)
+    shared = _Shared(ledger, stores, payloads or MemoryPayloadStore(clock), clock, home)
     async with MemoryPlaybooks(shared, NODE).opened() as playbooks:
         yield playbooks
     await assert_memory_parity(ledger)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,8 +36,9 @@ def nats_url() -> Iterator[str]:
 
 
 @pytest.fixture
-def stream_prefix() -> str:
-    """What the names of this test's streams and buckets begin with."""
+def stream_prefix(monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the names of this test's streams and buckets begin with; all its processes have one key to sign writes with."""
+    monkeypatch.setenv("NOETL_SECRET_KEY", b64encode(bytes(range(32))).decode())
     return f"t{uuid4().hex[:12]}"
 
 

@@ -50,6 +50,17 @@ class OpenExecutionAnswers:
         assert await stores.running.orphans(RUN_OUT, {child.execution_id}) == []
         assert await stores.running.ended(SCOPE, [top.execution_id, child.execution_id]) == [top.execution_id]
 
+    async def test_lengthy_decisions_are_counted_by_version(self, ledger: Ledger, stores: EngineStores) -> None:
+        """INV-189: whoever decides after a process was killed counts on."""
+        one = (await Driven().begin(ledger)).execution_id
+        assert [await stores.running.deciding(SCOPE, one, 3) for _ in range(3)] == [1, 2, 3]
+        assert await stores.running.deciding(NEIGHBOUR, one, 3) == 1
+        assert await stores.running.deciding(SCOPE, one, 4) == 1
+        assert await stores.running.deciding(SCOPE, 5, 0) == 1  # one that was never started
+        await stores.running.decided(SCOPE, one)
+        assert await stores.running.deciding(SCOPE, one, 4) == 1
+        assert await stores.running.deciding(NEIGHBOUR, one, 3) == 2
+
     async def test_an_open_execution_is_told_with_its_version(self, ledger: Ledger, stores: EngineStores) -> None:
         top = await Driven().begin(ledger, "a/1/0")
         child = await child_of(ledger, top)

@@ -37,6 +37,8 @@ def whole_story(run: Driven) -> list[Transition]:
         run.command("a/1/0", "command.attempt_failed", run.fence("a/1/0", 1, held[0]), delay_seconds=0.1234565),
         run.claimed("a/1/0", held[1], attempt=2, worker="w2"),
         run.command("a/1/0", "command.abandoned", attempt=2),
+        run.claimed("a/1/0", held[1], attempt=3, worker="w3"),
+        run.command("a/1/0", "command.returned", attempt=3, delay_seconds=0.25),
         run.opened(None),
         lone.opened(0, "reduce"),
         run.dispatched(first, held[2], payload_ref=rows_ref),

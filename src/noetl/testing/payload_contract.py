@@ -97,8 +97,9 @@ class PayloadStoreContract(ABC):
         """INV-14."""
         ref = await store.store(CARE, os.urandom(3000), MEDIA)
         await self.damage(store, ref, at)
-        with pytest.raises(Corrupt):
+        with pytest.raises(Corrupt, match=ref.sha256) as refused:
             await store.fetch(CARE, ref)
+        assert "noetl verify --payloads" in str(refused.value.hint)
         with pytest.raises(Corrupt):
             await anext(aiter(store.stream(CARE, ref)))
         with pytest.raises(Corrupt):

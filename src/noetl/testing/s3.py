@@ -35,9 +35,9 @@ def running_s3(directory: Path, bucket: str = "payloads") -> Iterator[S3Server]:
     ports = free_ports(8)
     log = directory / "weed.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(_command(directory, ports), stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command(directory, ports), stdout=output, stderr=subprocess.STDOUT)
         try:
-            _wait_for_bucket(process, ports[0], bucket, log)
+            wait_for_bucket(process, ports[0], bucket, log)
             yield S3Server(f"http://{_ADDRESS}:{ports[0]}", bucket)
         finally:
             # A polite stop takes SeaweedFS longer than most test runs, and its data are not needed again.
@@ -45,7 +45,8 @@ def running_s3(directory: Path, bucket: str = "payloads") -> Iterator[S3Server]:
             process.wait(timeout=20)
 
 
-def _command(directory: Path, ports: list[int]) -> list[str]:
+def command(directory: Path, ports: list[int]) -> list[str]:
+    """Return what runs SeaweedFS in a directory on these eight ports, S3 on the first."""
     s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc = ports
     return [
         program(),
@@ -89,7 +90,8 @@ def free_ports(count: int) -> list[int]:
         return [int(each.getsockname()[1]) for each in sockets]
 
 
-def _wait_for_bucket(process: subprocess.Popen[bytes], port: int, bucket: str, log: Path) -> None:
+def wait_for_bucket(process: subprocess.Popen[bytes], port: int, bucket: str, log: Path) -> None:
+    """Return once the bucket takes an object; tell why if the server ends instead."""
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         try:

@@ -39,7 +39,7 @@ async def asked(parts: Parts, ground: Ground, lake: LakeFiles, tmp_path: Any) ->
     duck = Duck(DuckOptions(home=str(tmp_path / "query"), lake_root=str(tmp_path / "lake"), memory="256MB", threads=1))
     pinning = Pinning(services.database, Datasets(services.database, services.payloads, services.history))
     audit = Audit(services.database, services.ledger, lambda many: [services.mint() for _ in range(many)], PRODUCER)
-    queries = Queries(pinning, audit, duck, None, services.mint, Limits(rows=100, most_rows=1000))
+    queries = Queries(pinning, audit, duck, lake.checks, None, services.mint, Limits(rows=100, most_rows=1000))
     async with running(replace(services, auth_required=True, queries=queries), projections, auth=True) as server:
         yield server
     await duck.close()

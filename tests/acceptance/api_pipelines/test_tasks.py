@@ -21,6 +21,7 @@ from noetl.dispatch.tasks.invoking.runner import FunctionRunner
 from noetl.dispatch.tasks.remote import RemoteTasks
 from noetl.errors import InputError, LeaseLost, Unavailable
 from noetl.model.task import TaskGrant, TaskLease, TaskReport
+from noetl.payloads.port import object_key
 
 OUTSIDE = """
 name: outside
@@ -101,6 +102,15 @@ async def test_manifests_and_bundles_are_fetched_by_their_locators(server: Serve
         async with server.session.get(f"{server.url}/api/result/resolve", params={"ref": ref.uri}) as answer:
             assert answer.status == 200
             assert len(await answer.read()) == ref.bytes
+    key = object_key(ground.scope, ref.sha256)
+    data, at = ground.payloads.kept[key]
+    ground.payloads.kept[key] = (data[:-1] + b"!", at)
+    async with server.session.get(f"{server.url}/api/result/resolve", params={"ref": ref.uri}) as answer:
+        assert (answer.status, answer.content_type) == (500, "application/problem+json")
+        problem = await answer.json(content_type=None)
+    assert (problem["code"], ref.sha256 in problem["detail"]) == ("corrupt", True)
+    assert "restore the object from a copy" in problem["hint"]
+    ground.payloads.kept[key] = (data, at)
 
 
 @pytest.mark.parametrize("path", ["other/org/datasets/x/part-0.parquet", "{location}../part-0.parquet", "/etc/passwd"])

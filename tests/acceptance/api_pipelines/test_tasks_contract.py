@@ -83,9 +83,10 @@ async def test_a_grant_is_the_same_however_it_comes(ground: Ground, tasks: Tasks
 async def test_where_an_attempt_runs_is_recorded_and_its_lease_is_kept(ground: Ground, tasks: Tasks) -> None:
     await ground.deploy()
     (grant,) = await claimed(ground, tasks)
-    await tasks.started(grant, "app-1", "noetl-tag")
+    tag = f"noetl-{grant.lease.task_id}-{grant.lease.attempt}"
+    await tasks.started(grant, "app-1", tag)
     before = await ground.task(grant.lease.task_id)
-    assert (before.application_id, before.job_tag, before.worker) == ("app-1", "noetl-tag", "w1")
+    assert (before.application_id, before.job_tag, before.worker) == ("app-1", tag, "w1")
     assert await tasks.heartbeat([grant.lease]) == []
     after = await ground.task(grant.lease.task_id)
     assert before.lease_until is not None
@@ -105,7 +106,7 @@ async def test_a_lost_lease_is_told_and_nothing_is_committed(ground: Ground, tas
     for refused in (
         tasks.complete(stale, ground.report(stale, ["9"])),
         tasks.fail(stale, TaskReport(status="error", error="broke")),
-        tasks.started(stale, "app", "tag"),
+        tasks.started(stale, "app", f"noetl-{stale.lease.task_id}-{stale.lease.attempt}"),
     ):
         with pytest.raises(LeaseLost):
             await refused

@@ -16,6 +16,8 @@ from noetl.query.pinning import Pinning
 from noetl.query.queries import Queries
 from noetl.query.question import Answer, Question
 from noetl.query.readers import Readers
+from noetl.spark.integrity.checking import Checks
+from noetl.spark.lake import Lake
 from noetl.testing.drafts import PRODUCER
 from noetl.testing.pipelines import Row, TestedPipelines
 
@@ -65,6 +67,8 @@ async def open_asking(
     pinning = Pinning(runtime.database, tested.pipelines.datasets)
     audit = Audit(runtime.database, runtime.ledger, runtime.ids.mint_many, PRODUCER)
     try:
-        yield Asking(Queries(pinning, audit, duck, spark, runtime.ids.mint, limits or Limits()), tested)
+        yield Asking(
+            Queries(pinning, audit, duck, Checks(Lake(root)), spark, runtime.ids.mint, limits or Limits()), tested
+        )
     finally:
         await duck.close()

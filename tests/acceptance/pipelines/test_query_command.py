@@ -31,8 +31,10 @@ def test_a_dataset_is_asked_in_sql(noetl: Noetl, home: Path) -> None:
     assert (code, output.split()) == (0, ["n", "last", "6", "2026-01-02"]), errors
     told = errors.splitlines()
     assert told[0].startswith("1 row in ")
-    assert told[1].startswith("read shop_orders, generation ")
-    mark = told[2].removeprefix("as of ")
+    assert told[1].startswith("2 files (")
+    assert told[1].endswith("this node had not proven them before")
+    assert told[2].startswith("read shop_orders, generation ")
+    mark = told[3].removeprefix("as of ")
 
     write_shop(home, "{days: 3}")
     assert noetl("dag", "run", "dag.yaml")[0] == 0

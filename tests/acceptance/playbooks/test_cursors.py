@@ -11,6 +11,7 @@ import pytest
 from noetl.dispatch.local import LocalDispatch
 from noetl.execute.slot import Slot
 from noetl.execute.tools.postgres_target import DEFAULT_POOL, Target
+from noetl.runtime.engine import open_worker
 from noetl.testing.engine import until
 from noetl.testing.playbook_runs import playbook
 from noetl.testing.playbooks import Playbooks
@@ -196,6 +197,37 @@ async def test_rows_do_not_wait_for_what_the_frame_before_has_left_to_its_end(
     assert state.results["drain"].data["completed"] == 30
 
 
+@pytest.mark.parametrize("commit", ["row", "frame"])
+async def test_a_worker_that_stops_hands_a_cursor_back_and_no_row_is_lost_or_done_twice(
+    playbooks: Playbooks, user_database: asyncpg.Connection, empty_url: str, commit: str
+) -> None:
+    """INV-181: rows that were claimed ahead go to whoever takes the slot, and nothing counts as lost."""
+    await fill(user_database, 50)
+    await user_database.execute("CREATE TABLE seen (id int)")
+    other = await asyncpg.connect(empty_url)
+
+    async def is_at_it() -> bool:
+        return bool(await user_database.fetchval("SELECT count(*) > 0 FROM seen"))
+
+    async with other.transaction():
+        await other.execute("LOCK TABLE done IN SHARE MODE")
+        started = await playbooks.start(seeing(f"{{max_rows: 10, max_attempts: 1, commit: {commit}}}"))
+        await until(is_at_it, "a row of the first frame")
+        await (await playbooks.worker()).stop()
+    await playbooks.close()
+    await other.close()
+    found = Counter(event["event_type"] for event in await playbooks.events(started.execution_id))
+    assert (found["command.returned"], found["command.completed"]) == (1, 0)
+    assert 1 <= found["frame.committed"] < 5
+    async with open_worker(playbooks.runtime, playbooks.engine.dispatch(playbooks.scope), slots=2):
+        state = await playbooks.finished(started.execution_id)
+
+    assert state.status == "COMPLETED", state.error
+    assert await all_done_once(user_database, 50)
+    found = Counter(event["event_type"] for event in await playbooks.events(started.execution_id))
+    assert [found[name] for name in ("command.abandoned", "command.attempt_failed", "frame.failed")] == [0, 0, 0]
+
+
 async def test_what_a_lost_frame_has_left_to_its_end_is_left_to_its_next_owner(
     playbooks: Playbooks, user_database: asyncpg.Connection, empty_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +250,7 @@ async def test_what_a_lost_frame_has_left_to_its_end_is_left_to_its_next_owner(
         started = await playbooks.start(seeing("{max_rows: 10, commit: frame}"))
         await until(has_gone_on, "a row of the second frame")
         dispatch, first = frames[0]
-        await dispatch.fail_frame(first, {"message": "lost"}, max_attempts=3, worker="another")
+        await dispatch.fail_frame(first, {"message": "lost"}, max_attempts=3, worker=first.worker)
         await worker._heartbeats.beat()
     await other.close()
     state = await playbooks.finished(started.execution_id)

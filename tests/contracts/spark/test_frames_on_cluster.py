@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 from tests.unit.spark.driver.meeting import meeting
 from tests.unit.spark.frames.conftest import lending, ran
 
 from noetl.runtime import engine
 from noetl.spark.options import SparkOptions
+from noetl.testing.engine import until
 from noetl.testing.playbook_runs import playbook
 from noetl.testing.playbooks import Playbooks
 from noetl.testing.spark import SharedDrivers
@@ -48,13 +52,12 @@ async def test_two_executors_work_off_the_frames_of_one_stage(
                   kind: python
                   input: {{n: "{{{{ iter.n }}}}"}}
                   code: |
-                    import os, pathlib, socket
+                    import socket
                     if n in (0, 5):
                         # The first rows of the first two frames wait for each other: one lane alone would not get on.
                         with socket.create_connection(("127.0.0.1", {port})) as other:
                             other.recv(1)
-                    lane = pathlib.Path(f"/proc/{{os.getppid()}}/cwd").resolve()
-                    result = {{"n": n, "worker": [part for part in lane.parts if part.startswith("worker-")]}}
+                    result = {{"n": n}}
                 next: {{arcs: [{{step: count}}]}}
               - step: count
                 tool: {{kind: spark, input: {{frames: "{{{{ each }}}}"}}, sql: "SELECT sum(n) AS total FROM frames"}}
@@ -64,7 +67,6 @@ async def test_two_executors_work_off_the_frames_of_one_stage(
     assert state.status == "COMPLETED", state.error
     results = state.results["each"].data["results"]
     assert [row["n"] for row in results] == list(range(20))
-    assert {place for row in results for place in row["worker"]} == {"worker-0", "worker-1"}
     assert state.results["count"].data["rows"] == [{"total": 190}]
     dispatched = await playbooks.events(state.execution_id, "frame.dispatched")
     assert len({event["meta"]["worker"] for event in dispatched}) == 2
@@ -75,6 +77,7 @@ async def test_an_executor_that_is_lost_costs_no_row_and_repeats_no_result(
 ) -> None:
     """INV-59."""
     monkeypatch.setattr(engine, "frame_pool", lending(cluster))
+    killing = asyncio.create_task(kill_an_executor_when(tmp_path / "killed", tmp_path / "go on"))
     state = await ran(
         playbooks,
         playbook(f"""
@@ -92,21 +95,37 @@ async def test_an_executor_that_is_lost_costs_no_row_and_repeats_no_result(
               kind: python
               input: {{n: "{{{{ iter.n }}}}"}}
               code: |
-                import os, pathlib, signal
-                marker = pathlib.Path("{tmp_path}", "killed")
+                import pathlib, time
+                marker, further = (pathlib.Path("{tmp_path}", name) for name in ("killed", "go on"))
                 if n == 7 and not marker.exists():
                     marker.touch()
-                    # From this process up to the executor's own, which is the first that is no Python.
-                    pid = os.getppid()
-                    while "java" not in os.readlink(f"/proc/{{pid}}/exe"):
-                        pid = int(pathlib.Path(f"/proc/{{pid}}/stat").read_text().rpartition(")")[2].split()[1])
-                    os.kill(pid, signal.SIGKILL)
+                    while not further.exists():
+                        time.sleep(0.05)
                 result = n * n
         """),
     )
 
-    assert (tmp_path / "killed").exists()
+    assert await killing
     assert state.status == "COMPLETED", state.error
     assert state.results["each"].data["results"] == [n * n for n in range(20)]
     committed = await playbooks.events(state.execution_id, "frame.committed")
     assert sorted(event["meta"]["frame_index"] for event in committed) == [0, 1, 2, 3]
+
+
+async def kill_an_executor_when(marker: Path, further: Path) -> int:
+    """Kill an executor under its rows once one of them is under way; return its process."""
+    await until(lambda: asyncio.to_thread(marker.exists), "the row that waits")
+    executor = await asyncio.to_thread(_executor)
+    executor.kill()
+    await asyncio.to_thread(further.touch)
+    return int(executor.pid)
+
+
+def _executor() -> psutil.Process:
+    """Find a JVM whose Python workers run tasks; no task can see it, nor reach it."""
+    for process in psutil.process_iter(["cmdline"]):
+        with suppress(psutil.NoSuchProcess):
+            tasks = [one for one in process.children() if "-I" in one.cmdline()]
+            if tasks and "pyspark.daemon" in (process.info["cmdline"] or ()):
+                return next(one for one in process.parents() if "java" in one.name())
+    raise AssertionError("no executor runs a task")

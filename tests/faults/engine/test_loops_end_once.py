@@ -44,14 +44,16 @@ async def test_twenty_slots_that_end_at_once_end_their_loop_once(ground: Ground)
             (grant,) = await dispatch.claim(f"worker-{slot}", 1, 0)
             frame = await dispatch.next_frame(grant, f"worker-{slot}")
             assert frame is not None
-            await dispatch.commit_frame(grant, frame, FrameReport(row_count=1), worker="w", take_next=False)
+            await dispatch.commit_frame(
+                grant, frame, FrameReport(row_count=1), worker=f"worker-{slot}", take_next=False
+            )
             held.append((dispatch, grant))
         await asyncio.gather(
             *(
                 dispatch.complete(
                     grant,
                     CommandEnded(command_id=grant.command_id, attempt=1, status="ok"),
-                    worker="w",
+                    worker=grant.worker,
                     take_next=False,
                 )
                 for dispatch, grant in held

@@ -89,8 +89,8 @@ async def test_a_loop_does_not_end_while_a_frame_of_it_is_open(ground: Ground) -
     report = CommandEnded(command_id=grant.command_id, attempt=grant.attempt, status="ok")
     with pytest.raises(NoetlError) as refused:
         await dispatch.complete(grant, report, worker="first", take_next=False)
-    assert refused.value.disposition == "transient"
-    again = await given_back(dispatch, grant)
+    assert refused.value.disposition == "superseded"
+    (again,) = await dispatch.claim("second", 1, 0)
     assert await work_off(dispatch, again, "second") == [(frame.first_index, 2)]
     await assert_all_rows(ground, grant.execution_id)
 
@@ -107,7 +107,7 @@ async def test_a_fan_out_that_failed_fast_ends_though_a_shard_is_left(ground: Gr
     for grant in (other, await given_back(dispatch, one)):
         assert await dispatch.next_frame(grant, "second") is None
         report = CommandEnded(command_id=grant.command_id, attempt=grant.attempt, status="ok")
-        await dispatch.complete(grant, report, worker="second", take_next=False)
+        await dispatch.complete(grant, report, worker=grant.worker, take_next=False)
     assert (await ground.finished(execution_id)).status == "FAILED"
     await ground.assert_clean()
 

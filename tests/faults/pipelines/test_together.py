@@ -11,7 +11,7 @@ from tests.faults.pipelines.spark_jobs import MODULE
 from noetl.testing.engine import until
 from noetl.testing.pipelines import TestedPipelines
 
-pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 async def test_only_the_poisoned_member_of_a_batch_fails(spark_pipelines: TestedPipelines) -> None:

@@ -16,7 +16,7 @@ class Gate:
         parts = urlsplit(url)
         where = parse_qs(parts.query)
         self._socket = f"{where['host'][0]}/.s.PGSQL.{where['port'][0]}"
-        self._user, self._database = parts.username, parts.path
+        self._user, self._database, self._proof = parts.username, parts.path, where["passfile"][0]
         self._port = 0
         self._server: asyncio.Server | None = None
         self._passing: set[asyncio.StreamWriter] = set()
@@ -24,7 +24,7 @@ class Gate:
     @property
     def url(self) -> str:
         """The same database, through the gate."""
-        return f"postgresql://{self._user}@{HOST}:{self._port}{self._database}?sslmode=disable"
+        return f"postgresql://{self._user}@{HOST}:{self._port}{self._database}?sslmode=disable&passfile={self._proof}"
 
     async def open(self) -> None:
         """Let connections in, always at the same port."""

@@ -25,13 +25,23 @@ pytestmark = [pytest.mark.service, pytest.mark.fault]
 HOLDING = {"shard_holder", "shard_lease", "stream_durable"}
 """What those who hold shards say of themselves."""
 WRITABLE: dict[Role, set[str]] = {
-    # Rows that are derived from events, and answers that operators' views remember.
+    # Rows that are derived from events, trees and heads over them, and answers that operators' views remember.
     "projector": HOLDING
     | {"projection", "projection_checkpoint", "projection_epoch", "payload_place", "snapshot", "curated_answer"}
-    | {"broken_stream", "held_event"},
+    | {"broken_stream", "held_event", "ledger_head", "ledger_node"},
     "relay": HOLDING | {"relay_cursor"},
     "materializer": HOLDING
-    | {"event", "stream", "shard", "shard_outbox", "pending_event", "materialized", "divergence"},
+    | {
+        "event",
+        "stream",
+        "shard",
+        "shard_outbox",
+        "pending_event",
+        "pending_leaf",
+        "ledger_link",
+        "materialized",
+        "divergence",
+    },
 }
 POWERS: dict[Role, set[str]] = {
     # It makes room for what it writes, and ends a change of the write path whose process died.

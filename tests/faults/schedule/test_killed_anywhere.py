@@ -102,7 +102,7 @@ async def test_a_schedule_is_made_whole_or_not_at_all_and_made_again_it_is_the_s
 async def _all_done(scheduler: Scheduler, row: ScheduleRow) -> bool:
     slots = await scheduler.schedules.slots(row.scope, row.schedule_id)
     now = await scheduler.schedules.by_id(row.scope, row.schedule_id)
-    caught_up = now.last_plan is not None and now.next_plan > max(slot.started_at for slot in slots)
+    caught_up = now.last_plan is not None and bool(slots) and now.next_plan > max(slot.started_at for slot in slots)
     return caught_up and len(slots) >= HOURS and all(slot.status == "SUCCESS" for slot in slots)
 
 

@@ -59,6 +59,14 @@ workflow:
     tool: {kind: python, code: "def main(x):\\n    return x", input: {x: "{{ iter.item }}"}}
 """
 
+ONE_TRY = LOOP.replace("max_rows: 2", "max_rows: 2, max_attempts: 1")
+"""The same, but a frame that fails is not tried again."""
+CALLING = LOOP.replace(
+    '{kind: python, code: "def main(x):\\n    return x", input: {x: "{{ iter.item }}"}}',
+    "{kind: playbook, path: tests/two}",
+)
+"""The same, but its rows run other playbooks."""
+
 
 SHARED = Secret("what the server and its local workers share")
 

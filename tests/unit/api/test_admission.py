@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -12,6 +14,8 @@ from tests.unit.api.serving import HOME, TWO_STEPS, Server
 
 from noetl.api import admission
 from noetl.api.admission import KEEP_SECONDS, Admission
+from noetl.api.connections.peer import Peer
+from noetl.api.connections.protocol import PEER
 from noetl.api.endpoint import Endpoint
 from noetl.api.problems import Unauthenticated
 from noetl.api.routes.all_routes import endpoints
@@ -236,12 +240,17 @@ def listing() -> Endpoint:
     return next(one for one in endpoints() if one.name == "list_all_executions")
 
 
-REQUEST = Request({"type": "http", "headers": [(b"host", b"localhost")]})
+@pytest.fixture
+def request_of_ours() -> Iterator[Request]:
+    """A request on a connection of this process."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()) as made:
+        peer = Peer(made.getsockname(), made.getpeername())
+        yield Request({"type": "http", "headers": [(b"host", b"localhost")], PEER: peer})
 
 
 @pytest.mark.parametrize("guarded", [False, True], ids=["none", "some"])
 async def test_while_the_database_is_away_it_stays_as_it_was_whether_tokens_are_asked_for(
-    guarded: bool, database: Database, listing: Endpoint
+    guarded: bool, database: Database, listing: Endpoint, request_of_ours: Request
 ) -> None:
     """INV-115: nobody can make a token then, and facts go on to be taken."""
     now = 100.0
@@ -250,7 +259,7 @@ async def test_while_the_database_is_away_it_stays_as_it_was_whether_tokens_are_
 
     async def admits() -> bool:
         try:
-            return (await gate.caller(REQUEST, listing)).name == "local"
+            return (await gate.caller(request_of_ours, listing)).name == "local"
         except Unauthenticated:
             return False
 
@@ -274,14 +283,16 @@ async def test_while_the_database_is_away_it_stays_as_it_was_whether_tokens_are_
 
 
 async def test_whether_there_are_tokens_is_looked_up_once_a_second_however_many_ask(
-    database: Database, listing: Endpoint
+    database: Database, listing: Endpoint, request_of_ours: Request
 ) -> None:
     now = 100.0
     tokens = CountedTokens(database)
     gate = Admission(tokens, required=None, default_scope=HOME, clock=lambda: now)
 
     async def admitted() -> list[str]:
-        callers = await asyncio.gather(*(gate.caller(REQUEST, listing) for _ in range(20)), return_exceptions=True)
+        callers = await asyncio.gather(
+            *(gate.caller(request_of_ours, listing) for _ in range(20)), return_exceptions=True
+        )
         return [type(one).__name__ if isinstance(one, Exception) else one.name for one in callers]
 
     assert await admitted() == ["local"] * 20

@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server
+from tests.unit.api.serving import CALLING, HOME, LOOP, TWO_STEPS, Server
 
+from noetl.alerts.conditions import look
+from noetl.alerts.rule import Condition
 from noetl.dispatch.engine import Engine
 from noetl.dispatch.grants import Child, CommandGrant, FrameGrant, FrameReport
 from noetl.dispatch.locality import Wish
@@ -123,7 +125,7 @@ async def test_a_claim_that_stays_near_takes_what_lies_where_it_wishes(
     server: Server, dispatch: Dispatch, payloads: MemoryPayloadStore
 ) -> None:
     await started(server, TWO_STEPS, "tests/two")
-    first = await claimed(dispatch)
+    (first,) = await dispatch.claim("n1/1", 1, 5.0)
     ref = await payloads.store(HOME, encode_json({"size": 3, "rest": "x" * 100_000}), JSON)
     end = msgspec.structs.replace(done(first), ref=ref, near=Place("n9"))
     assert await dispatch.complete(first, end, worker="n1/1", take_next=False) is None
@@ -140,6 +142,37 @@ async def test_what_is_given_back_is_handed_out_again(server: Server, dispatch: 
     again = await claimed(dispatch)
     assert (again.command_id, again.attempt) == (first.command_id, 2)
     assert again.token != first.token
+
+
+async def test_what_is_handed_back_or_makes_progress_is_never_used_up(
+    server: Server, dispatch: Dispatch, database: Database
+) -> None:
+    """INV-179, INV-181, INV-182: more losses than a slot stands, each after a frame, and one that is only handed back."""
+    execution_id = await started(server, LOOP.replace("frame: {max_rows: 2}", "frame: {max_rows: 1}"), "tests/loop")
+    for number in range(1, 6):
+        slot = await claimed(dispatch)
+        assert slot.attempt == number
+        frame = await _frame(dispatch, slot)
+        report = FrameReport(row_count=frame.row_count)
+        assert await dispatch.commit_frame(slot, frame, report, worker="w1", take_next=False) is None
+        await dispatch.give_back(slot, "lost", delay_seconds=0)
+    for number in range(6, 14):
+        slot = await claimed(dispatch)
+        assert slot.attempt == number
+        await dispatch.stalled(slot, "payload store", "it is away", 1)
+        async with database.transaction(HOME) as connection:
+            away = (await look(connection, Condition(on="platform_away", later_than=0.0))).found
+            assert [one.subject for one in away] == ["payload store"]
+            assert (await look(connection, Condition(on="platform_away"))).found == ()
+        await dispatch.stalled(slot, "payload store", None, 2)
+        async with database.transaction(HOME) as connection:
+            assert (await look(connection, Condition(on="platform_away", later_than=0.0))).found == ()
+        await dispatch.give_back(slot, "its worker stopped", delay_seconds=0, counts=False)
+    slot = await claimed(dispatch)
+    assert await dispatch.next_frame(slot, "w1") is None
+    await dispatch.complete(slot, done(slot), worker="w1", take_next=False)
+    ended = await server.call("GET", f"/api/executions/{execution_id}")
+    assert ended["status"] == "COMPLETED"
 
 
 async def test_a_lost_lease_is_told_and_nothing_is_written(server: Server, dispatch: Dispatch) -> None:
@@ -163,7 +196,7 @@ async def test_a_completed_command_cannot_be_completed_by_another_lease(server: 
     await dispatch.complete(first, done(first, {"size": 3}), worker="w1", take_next=False)
     with pytest.raises(LeaseLost):
         await dispatch.complete(
-            msgspec.structs.replace(first, token=str(uuid.uuid4())), done(first), worker="w2", take_next=False
+            msgspec.structs.replace(first, token=str(uuid.uuid4())), done(first), worker="w1", take_next=False
         )
 
 
@@ -234,7 +267,7 @@ async def test_a_slot_that_ran_out_commits_what_it_holds_and_gets_no_more(
 
 
 async def test_a_child_runs_once_and_its_end_comes_back(server: Server, dispatch: Dispatch) -> None:
-    await started(server, LOOP, "tests/loop")
+    await started(server, CALLING, "tests/loop")
     slot = await claimed(dispatch)
     await server.register(TWO_STEPS)
     child = Child(path="tests/two", version=None, payload={"size": 7}, return_step="first", key="row/1")
@@ -257,7 +290,7 @@ async def test_executions_that_have_ended_are_named(server: Server, dispatch: Di
 
 
 async def test_a_child_that_does_not_exist_is_told(server: Server, dispatch: Dispatch) -> None:
-    await started(server, LOOP, "tests/loop")
+    await started(server, CALLING, "tests/loop")
     slot = await claimed(dispatch)
     child = Child(path="tests/none", version=None, payload={}, return_step=None, key="row/1")
     with pytest.raises(NotFound):
@@ -268,7 +301,7 @@ async def test_a_child_that_does_not_exist_is_told(server: Server, dispatch: Dis
 
 async def test_a_child_that_would_be_too_deep_is_refused_unless_it_is_there(server: Server, dispatch: Dispatch) -> None:
     """INV-140."""
-    execution_id = await started(server, LOOP, "tests/loop")
+    execution_id = await started(server, CALLING, "tests/loop")
     slot = await claimed(dispatch)
     await server.register(TWO_STEPS)
     child = Child(path="tests/two", version=None, payload={}, return_step=None, key="row/1", waits=False)

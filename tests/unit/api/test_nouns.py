@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.api.serving import HOME, LOOP, SHARED, TWO_STEPS, Server
+from tests.unit.api.serving import HOME, LOOP, ONE_TRY, SHARED, TWO_STEPS, Server
 
 from noetl.credentials.sealed_answers import open_answer
 from noetl.credentials.secret import Secret
@@ -183,6 +183,25 @@ async def test_a_fact_may_belong_to_an_execution(server: Server) -> None:
     assert [event["event_id"] for event in events["events"]] == [recorded["event_id"]]
 
 
+async def test_a_fact_that_names_an_execution_which_is_not_there_is_refused(server: Server) -> None:
+    """INV-193."""
+    fact = {"event_type": "business.noted", "aggregate_id": "n1"}
+    unknown = {**fact, "execution_id": "7000000000000000001"}
+    # Also the second time: what users say of an execution does not make it one.
+    for body in (unknown, unknown, {**fact, "stream_id": "execution/7000000000000000001/business/n1"}):
+        problem = await server.call("POST", "/api/events", body, status=404)
+        assert problem["detail"] == "there is no execution 7000000000000000001"
+    answer = await server.call("POST", "/api/events/batch", {"events": [fact, unknown]}, status=200)
+    assert [one["problem"] and one["problem"]["code"] for one in answer["results"]] == [None, "not_found"]
+    root = answer["results"][0]["recorded"]["execution_id"]
+    await server.call("POST", "/api/events", {**fact, "execution_id": root}, status=201)
+    await server.register(TWO_STEPS)
+    name = await server.start("tests/two")
+    body = {**fact, "execution_id": name, "stream_id": f"execution/{root}/business/n1"}
+    assert "another execution" in (await server.call("POST", "/api/events", body, status=400))["detail"]
+    await server.call("GET", "/api/executions/7000000000000000001/events", status=404)
+
+
 async def test_workers_register_beat_and_leave(server: Server) -> None:
     body = {"worker_id": "w1", "pool": "gpu", "slots": 4, "labels": {"zone": "a"}}
     await server.call("POST", "/api/worker/pool/register", body, status=201)
@@ -225,7 +244,7 @@ async def test_a_stage_and_its_frames_can_be_seen_while_open_and_after(server: S
 
 
 async def test_frames_that_have_ended_are_listed_with_why_their_rows_failed(server: Server) -> None:
-    await server.register(LOOP)
+    await server.register(ONE_TRY)
     await server.start("tests/loop")
     dispatch = server.services.engine.dispatch(HOME)
     (slot,) = await dispatch.claim("w1", 1, 5.0)

@@ -128,7 +128,7 @@ async def test_only_json_is_taken_and_only_up_to_a_bound(server: Server) -> None
     async with server.session.post(f"{server.url}/api/execute", data='{"path": "a"}') as answer:
         assert answer.status == 400
         assert "application/json" in await answer.text()
-    huge = {"path": "tests/two", "payload": {"text": "x" * server.services.max_body_bytes}}
+    huge = {"path": "tests/two", "payload": {"text": "x" * server.services.limits.body_bytes}}
     assert (await server.call("POST", "/api/execute", huge, status=413))["code"] == "too_large"
 
 

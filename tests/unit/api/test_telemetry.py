@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server
+from tests.unit.api.serving import HOME, LOOP, ONE_TRY, TWO_STEPS, Server
 
 from noetl.dispatch.grants import FrameReport
 from noetl.ledger.database import Database
@@ -113,7 +113,7 @@ async def test_frames_are_timed_over_the_last_minutes() -> None:
 async def test_work_is_counted_as_it_is_recorded(server: Server, ledger: PostgresLedger) -> None:
     metrics = Metrics("9.9")
     ledger.on_transition = metrics.observe
-    await server.register(LOOP)
+    await server.register(ONE_TRY)
     await server.start("tests/loop")
     dispatch = server.services.engine.dispatch(HOME)
     (slot,) = await dispatch.claim("w", 1, 5.0)

@@ -65,9 +65,9 @@ _NOTHING = (
 """What has nothing to do in this test: the newest is there and has ended, or there is none."""
 
 
-_ELSEWHERE = ("executions plot last", "executions rerun last")
+_ELSEWHERE = ("executions plot last", "executions rerun last", "proof execution last")
 """Tried by other tests, for they take long."""
-_ALIKE = ("datasets head", "datasets path", "datasets export", "explain")
+_ALIKE = ("datasets head", "datasets path", "datasets export", "datasets verify", "explain")
 """Read the generation as `datasets show` does."""
 
 

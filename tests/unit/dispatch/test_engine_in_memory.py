@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from noetl.dispatch.grants import CommandGrant
-from noetl.dispatch.local import MAX_ATTEMPTS
+from noetl.dispatch.losses import MAX_ATTEMPTS
 from noetl.errors import LeaseLost
 from noetl.plan.decide import COMMAND_LEASE_SECONDS
 from noetl.plan.trigger import CommandEnded

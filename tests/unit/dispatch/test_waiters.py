@@ -145,7 +145,7 @@ async def test_what_a_stopped_worker_was_given_is_given_back(engine: Engine, led
     state = await starting
     with pytest.raises(asyncio.CancelledError):
         await claim
-    assert (await kinds_of(ledger, state.execution_id))[-2:] == ["command.claimed", "command.attempt_failed"]
+    assert (await kinds_of(ledger, state.execution_id))[-2:] == ["command.claimed", "command.returned"]
     (again,) = await engine.dispatch(SCOPE).claim("v", 1, 0.0)
     assert again.attempt == 2
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from noetl.catalog.evaluating import Evaluating
 from noetl.errors import LeaseLost, NotFound, Unavailable
 from noetl.execute.compiled import CompiledTask, compile_step
 from noetl.execute.outcome import Outcome, failed
@@ -94,6 +95,7 @@ class Runner:
             make_call=self.make_call,
             sleep=self.sleep,
             monotonic=time.monotonic,
+            beside=lambda evaluate: Evaluating().beside(Scope("t", "o"), evaluate),
             **options,
         )
 

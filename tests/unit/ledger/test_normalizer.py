@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 import pytest
 
 from noetl.errors import EventInvalid
-from noetl.ledger.normalizer import content_digest, normalize
+from noetl.ledger.normalizer import content_digest, leaf_of, leaf_text, leaves, normalize
 from noetl.model.envelope.columns import ROW_NAMES
-from noetl.model.event import INLINE_LIMIT, Draft
+from noetl.model.event import ID_FIELDS, INLINE_LIMIT, REFERENCE_FIELDS, Draft, Event
 from noetl.model.ids import snowflake_time
 from noetl.model.stream import Scope
 from noetl.testing.drafts import PRODUCER, Drafts
 
 DRAFTS = Drafts(Scope("acme", "care"), lambda: 348912345678901248)
 META, ITEM = ROW_NAMES.index("meta"), ROW_NAMES.index("current_item")
+NOW = datetime(2026, 5, 16, tzinfo=UTC)
+OTHER: dict[type, Any] = {str: "other", int: 77, dict: {"a": 2}, datetime: NOW}
+PINNED = "fdd44d02b1f50d781c260573ac446958ad74acc5cb110149f09974ac5c90dde9"
 DIGESTS = slice(ROW_NAMES.index("payload_sha256"), ROW_NAMES.index("fields_sha256") + 1)
 
 
@@ -198,3 +203,45 @@ def test_the_limit_counts_bytes_over_all_parts(letter: str) -> None:
     with pytest.raises(EventInvalid, match="more than 65536 bytes") as refused:
         normalize(item(**fitting, current_item="y"))
     assert refused.value.hint == "externalize large fields to the payload store first"
+
+
+def test_a_leaf_is_the_sha256_of_all_columns_in_a_fixed_form() -> None:
+    """INV-203."""
+    draft = item(
+        event_time=datetime(2026, 5, 16, 12, tzinfo=UTC),
+        status='quo"te \\ ü\x1f',
+        context={"b": 1.0, "a": "ü"},
+    )
+    text = leaf_text(draft.stream, draft.stream.shard, normalize(draft))
+    assert msgspec.json.decode(text) == [
+        "acme", "care", "execution/7/loop/8", draft.stream.shard, 7, 348912345678901248, "2026-05-16T12:00:00Z",
+        *[None] * 4, 8, 0, 1, "loop", "8", "loop.item", "noetl.loop.item", PRODUCER, *[None] * 3, "each", None,
+        'quo"te \\ ü\x1f', *[None] * 5, None, '{"a":"ü","b":1}', None, '{"row":0}', None, None,
+    ]  # fmt: skip
+    assert leaf_of(draft) == sha256(text).digest()
+    assert leaves(draft.stream, draft.stream.shard, [normalize(draft)] * 2) == leaf_of(draft) * 2
+    # A column that comes later and is null leaves the leaf as it was.
+    assert leaf_text(draft.stream, draft.stream.shard, (*normalize(draft), None)) == text
+    assert leaf_of(draft).hex() == PINNED
+
+
+def test_every_column_but_those_of_the_ledger_moves_the_leaf() -> None:
+    """INV-203."""
+    draft = item()
+    event = Event(
+        **{name: getattr(draft, name) for name in Draft.__struct_fields__},
+        stream_version=3,
+        shard=draft.stream.shard,
+        position=9,
+        ingest_time=NOW,
+    )
+    assert leaf_of(event) == leaf_of(draft)
+    moved = msgspec.structs.replace(event, stream_version=4, position=10, ingest_time=NOW + timedelta(days=1))
+    assert leaf_of(moved) == leaf_of(draft)
+    for name in Draft.__struct_fields__:
+        value = getattr(draft, name)
+        other: Any = DRAFTS.payload("ef" * 32) if name in REFERENCE_FIELDS else OTHER.get(type(value), "x")
+        if name in ID_FIELDS | {"current_index"}:
+            other = 77
+        changed = msgspec.structs.replace(draft, **{name: other})
+        assert leaf_of(changed) != leaf_of(draft), name

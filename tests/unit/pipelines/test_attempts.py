@@ -15,7 +15,7 @@ from tests.unit.pipelines.works import lake_of
 
 from noetl.catalog.datasets import Datasets
 from noetl.dispatch.tasks.rows import TaskRow
-from noetl.errors import NotFound
+from noetl.errors import NotFound, Unavailable
 from noetl.leases.heartbeats import Heartbeats
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
@@ -226,3 +226,27 @@ async def test_a_secret_that_is_not_there_fails_the_attempt_before_it_begins(ben
     assert (task.status, task.error) == ("Failed", "there is no credential lost")
     assert bench.told[-1] == ("Failed", "there is no credential lost")
     assert not bench.operator.begun.is_set()
+
+
+async def test_a_store_that_is_away_when_the_task_ends_is_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """INV-182: what was made is committed in the first attempt, once the store takes it."""
+    grant = await bench.granted()
+    working = await bench.begin(grant)
+    refused, back, real = asyncio.Event(), asyncio.Event(), bench.ground.payloads.store
+
+    async def store(*given: Any, **named: Any) -> Any:
+        if not back.is_set():
+            refused.set()
+            raise Unavailable("the payload store does not answer")
+        return await real(*given, **named)
+
+    monkeypatch.setattr(bench.ground.payloads, "store", store)
+    bench.operator.go.set()
+    await refused.wait()
+    back.set()
+    await working
+    task = await bench.task(grant)
+    assert (task.status, task.attempt) == ("Completed", 1)
+    assert task.logs_ref is not None, "what was printed is kept, too"

@@ -6,18 +6,20 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from obstore.exceptions import PermissionDeniedError
 from tests.unit.pipelines.works import landed, rows_of, target, work
 
-from noetl.errors import NotFound, Unavailable
+from noetl.errors import Damaged, Unavailable
 from noetl.pipelines.exporting import export, local_copies
 from noetl.pipelines.first_rows import first_rows, wanted_values
-from noetl.pipelines.lake_files import LakeFiles, reaching
+from noetl.pipelines.lake_files import LakeFiles
 from noetl.pipelines.reading import PartitionFile
 from noetl.pipelines.tables import TableWriter
+from noetl.spark.integrity.reading import reading
 from noetl.spark.lake import Lake
 from noetl.testing.s3 import running_s3
 
@@ -63,10 +65,15 @@ async def test_an_object_that_is_gone_is_an_error_of_ours(options: dict[str, str
     (write,) = (await TableWriter(files).write(work(target()), {0: ROWS})).writes
     elsewhere = LakeFiles(Lake("s3://lake/nowhere", options, native=False))
     parts = [PartitionFile(write.partition_key, entry) for entry in write.files]
-    with pytest.raises(NotFound, match="is not in the lake any more"):
+    assert parts[0].entry.stamp.startswith("etag:")
+    other = msgspec.structs.replace(parts[0].entry, stamp="etag:another", sha256="0" * 64)
+    files.checks.unchanged([msgspec.structs.replace(parts[0].entry, stamp="etag:another")])
+    with pytest.raises(Damaged, match="its SHA-256 is"):
+        files.checks.unchanged([other])
+    with pytest.raises(Damaged, match="is not in the lake any more"):
         await asyncio.to_thread(first_rows, elsewhere, parts, ROWS.schema, {}, 5)
 
 
 def test_a_store_that_refuses_is_an_error_of_ours() -> None:
-    with pytest.raises(Unavailable, match=r"the lake does not answer for a/b\.parquet: 403$"), reaching("a/b.parquet"):
+    with pytest.raises(Unavailable, match=r"the lake does not answer for a/b\.parquet: 403$"), reading("a/b.parquet"):
         raise PermissionDeniedError("403\nDebug source: ...")

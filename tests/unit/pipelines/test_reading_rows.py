@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.pipelines.works import lake_of, target, work
 
-from noetl.errors import Corrupt, InputError, NotFound
+from noetl.errors import Corrupt, Damaged, InputError
 from noetl.pipelines.exporting import TOLD, export, local_copies
 from noetl.pipelines.first_rows import first_rows, wanted_values
 from noetl.pipelines.lake_files import LakeFiles
@@ -53,7 +53,7 @@ def test_conditions_choose_rows_and_spare_files_that_cannot_have_them(
     gone.unlink()
     wanted = wanted_values(["day=2", "id=3", "id=4"], SCHEMA)
     assert first_rows(files, parts, SCHEMA, wanted, 5).column("id").to_pylist() == [3]
-    with pytest.raises(NotFound, match="is not in the lake any more"):
+    with pytest.raises(Damaged, match="is not in the lake any more"):
         first_rows(files, parts, SCHEMA, wanted_values(["id=1"], SCHEMA), 5)
 
 

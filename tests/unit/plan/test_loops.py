@@ -96,7 +96,7 @@ def test_the_error_of_a_loop_names_the_first_row_that_failed_and_why() -> None:
     assert play.state.ctx == {"why": "1 of 3 rows failed; first: row 1: ValueError: two"}
     play = Play(each(rows="[1, 2]", more=", frame: {max_rows: 1}", after="next: {arcs: [{step: b}]}")).fail("a", "lost")
     play.end("a", tally=Tally(rows_failed=1, frames=1, problem="row 0: no"))
-    assert play.ending.error == "2 of 2 rows failed: lost; first: row 0: no"
+    assert play.ending.error == "1 of 2 rows failed and 1 of 2 rows was never tried: lost; first: row 0: no"
 
 
 @pytest.mark.parametrize(("rows", "last"), [([1, 2, 3], 2), ([7], 0), ([], 0)])
@@ -118,9 +118,18 @@ def test_a_cursor_whose_claim_fails_is_not_done() -> None:
     assert (play.active, play.state.ctx) == ({"b"}, {"done": False})
 
 
-def test_rows_nobody_worked_on_count_as_failed() -> None:
+def test_rows_nobody_was_given_are_not_tried_and_those_whose_frame_never_ended_have_failed() -> None:
+    """INV-180."""
     play = Play(each()).rows("a", rows_done=2)
-    assert play.said("loop.done")[0].result == {"status": "error", "context": {"total": 3, "completed": 2, "failed": 1}}
+    counts = {"total": 3, "completed": 2, "failed": 0, "not_tried": 1}
+    assert play.said("loop.done")[0].result == {"status": "error", "context": counts}
+    assert play.said("stage.closed")[0].meta["not_tried"] == 1
+    play = Play(each()).rows("a", rows_done=1, rows_handed_out=2)
+    counts = {"total": 3, "completed": 1, "failed": 1, "not_tried": 1}
+    assert play.said("loop.done")[0].result == {"status": "error", "context": counts}
+    play = Play(each()).rows("a", rows_done=2, rows_handed_out=3)
+    counts = {"total": 3, "completed": 2, "failed": 1}
+    assert play.said("loop.done")[0].result == {"status": "error", "context": counts}
 
 
 @pytest.mark.parametrize(("done", "target"), [(3, "well"), (2, "badly")])
@@ -145,7 +154,7 @@ def test_a_slot_that_was_lost_does_no_harm_if_the_others_did_all_rows() -> None:
     assert (play.active, play.exit("a").status, play.state.swallowed) == ({"b"}, "completed", 1)
     play = Play(each(rows="[1, 2]", more=", frame: {max_rows: 1}", after="next: {arcs: [{step: b}]}")).fail("a", "lost")
     play.end("a", tally=Tally(rows_done=1, frames=1))
-    assert play.ending.error == "1 of 2 rows failed: lost"
+    assert play.ending.error == "1 of 2 rows was never tried: lost"
 
 
 def test_what_rows_set_is_seen_by_the_arcs_and_the_steps_own_set_comes_after() -> None:

@@ -9,7 +9,7 @@ from jinja2 import nodes
 
 from noetl.errors import TemplateFailed, Unavailable
 from noetl.playbook import expressions
-from noetl.playbook.filters import OUTPUT_MAX
+from noetl.playbook.bounds.weights import OUTPUT_MAX
 from noetl.playbook.sandbox import SANDBOX
 from noetl.playbook.scopes import Names
 from noetl.playbook.templates import compile_value, compiled, holds, is_template, names_in

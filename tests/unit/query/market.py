@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -98,7 +99,8 @@ def in_lake(root: Path) -> dict[str, tuple[tuple[Field, ...], FileEntry]]:
     found = {}
     for name, table in market().items():
         pq.write_table(table, root / f"{name}.parquet")
-        size = (root / f"{name}.parquet").stat().st_size
-        entry = FileEntry(path=f"{name}.parquet", bytes=size, rows=table.num_rows, sha256="0" * 64)
+        data = (root / f"{name}.parquet").read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        entry = FileEntry(path=f"{name}.parquet", bytes=len(data), rows=table.num_rows, sha256=digest)
         found[name] = (fields_of(table.schema), entry)
     return found

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from noetl.cli.home import home
+from noetl.credentials.local_token import make_local_token
 from noetl.runtime.config import load
 from noetl.runtime.config.project import Project, find_project
 
@@ -116,8 +117,12 @@ def test_the_home_is_shown_with_its_reason_and_looking_makes_nothing(
         "exists": True,
         "settings_file": str(below / "noetl.yaml"),
         "database": "embedded",
+        "token_file": None,
         "passed_over": [],
     }
+    made = make_local_token(below / ".noetl" / "keys")
+    assert made is not None
+    assert told().splitlines()[-1] == f"token      {made.path}, for a server that has no other"
     monkeypatch.setenv("NOETL_HOME", "other")
     monkeypatch.setenv("NOETL_DATABASE_URL", "postgresql://u:hunter2@db/noetl")
     said = told()

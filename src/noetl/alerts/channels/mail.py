@@ -11,8 +11,9 @@ from contextlib import suppress
 from email.message import EmailMessage
 from typing import Any
 
-from noetl.alerts.channels.addresses import reachable
-from noetl.alerts.channels.port import Message, SendFailed, first_of, timeout_of
+from noetl.alerts.channels.port import Message, SendFailed, first_of, reach_of, timeout_of
+from noetl.errors import Unavailable
+from noetl.outgoing.reach import Address, AddressRefused
 
 
 class MailChannel:
@@ -25,7 +26,8 @@ class MailChannel:
         """Send one mail to all recipients."""
         safety = declared.get("security", "starttls")
         host, port = str(declared["host"]), int(declared.get("port") or (465 if safety == "tls" else 587))
-        known = await reachable(host, port, allow_private=bool(declared.get("allow_private")))
+        # The port is part of the protocol here; what matters is whose machine it is.
+        known = await _judged(host, declared)
         letter = letter_of(message, str(declared["from"]), _listed(declared["to"]))
         user, password = first_of(secret, "username", "user"), first_of(secret, "password")
         if user is not None and safety == "none":
@@ -49,6 +51,15 @@ class MailChannel:
             raise SendFailed(f"{host} refuses every recipient ({codes})") from None
         except (smtplib.SMTPException, ssl.SSLError, OSError) as problem:
             raise SendFailed(f"{host} cannot be reached: {type(problem).__name__}") from None
+
+
+async def _judged(host: str, declared: Mapping[str, Any]) -> list[Address]:
+    try:
+        return await reach_of(declared).resolved(host, 0)
+    except AddressRefused as problem:
+        raise SendFailed(f"{problem.message}; {problem.hint}", permanent=True) from None
+    except Unavailable as problem:
+        raise SendFailed(problem.message) from None
 
 
 def letter_of(message: Message, sender: str, recipients: list[str]) -> EmailMessage:

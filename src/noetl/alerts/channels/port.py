@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from noetl.errors import NoetlError
+from noetl.outgoing.reach import Reach
+
+ALLOWED: Final = "allowed addresses"
+"""Under this name, which no document can use, a sender adds what its settings allow to a channel."""
 
 
 class SendFailed(NoetlError):
@@ -59,6 +63,15 @@ class Channel(Protocol):
     async def send(self, message: Message, declared: Mapping[str, Any], secret: Mapping[str, Any]) -> None:
         """Hand a message over, once; `secret` is what the channel's credential holds. Errors never show it."""
         ...
+
+
+def reach_of(declared: Mapping[str, Any]) -> Reach:
+    """Return where a channel may be; the sender has put in what its settings allow."""
+    return Reach(
+        private=bool(declared.get("allow_private")),
+        allowed=tuple(declared.get(ALLOWED, ())),
+        setting="outgoing.allowed, or alerts.allow_private for channels with allow_private: true",
+    )
 
 
 def timeout_of(declared: Mapping[str, Any]) -> float:

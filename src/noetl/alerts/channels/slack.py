@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from noetl.alerts.channels.port import Message, SendFailed, first_of, timeout_of
+from noetl.alerts.channels.port import Message, SendFailed, first_of, reach_of, timeout_of
 
 _COLOURS: Final = {"info": "#439FE0", "warning": "#DAA038", "error": "#D00000", "critical": "#8B0000"}
 _OVER: Final = "#2EB886"
@@ -38,8 +38,7 @@ class SlackChannel:
             ],
         }
         headers = {"Content-Type": "application/json", "Idempotency-Key": message.delivery_id}
-        allowed = bool(declared.get("allow_private"))
-        await post(str(url), orjson.dumps(body), headers, allow_private=allowed, timeout=timeout_of(declared))
+        await post(str(url), orjson.dumps(body), headers, reach_of(declared), timeout=timeout_of(declared))
 
 
 def _escaped(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from noetl.alerts.channels.port import Message, SendFailed, first_of, timeout_of
+from noetl.alerts.channels.port import Message, SendFailed, first_of, reach_of, timeout_of
 
 
 class WebhookChannel:
@@ -46,8 +46,7 @@ class WebhookChannel:
         key = first_of(secret, "secret", "key", "api_key", "value", "token")
         if key is not None:
             headers["NoETL-Signature"] = signature(key, int(time.time()), body)
-        allowed = bool(declared.get("allow_private"))
-        await post(str(url), body, headers, allow_private=allowed, timeout=timeout_of(declared))
+        await post(str(url), body, headers, reach_of(declared), timeout=timeout_of(declared))
 
 
 def signature(key: str, at: int, body: bytes) -> str:

@@ -18,7 +18,7 @@ from noetl.credentials.secret import revealed, secrets_in
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant
 from noetl.dispatch.local import LocalDispatch
 from noetl.dispatch.locality import Distance, Wish
-from noetl.errors import Denied, LeaseLost, NoetlError, NotFound, Unsupported
+from noetl.errors import Denied, KeyReused, LeaseLost, NoetlError, NotFound, Unsupported
 from noetl.execute.step_names import names_without_secrets
 from noetl.plan.trigger import CommandEnded
 from noetl.playbook.model import KeychainEntry, Playbook
@@ -91,6 +91,17 @@ class GiveBackRequest(Body, frozen=True, kw_only=True):
     lease: CommandLease
     reason: Text
     delay_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
+    counts: bool = True
+    """Whether it counts as an attempt that failed; it does not where a worker stops or the platform is away."""
+
+
+class StalledRequest(Body, frozen=True, kw_only=True):
+    """Which part of the platform a command waits for, and why; without a reason, that it answers again."""
+
+    lease: CommandLease
+    part: Name
+    reason: Text | None = None
+    number: Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class StartedRequest(Body, frozen=True, kw_only=True):
@@ -172,7 +183,7 @@ async def _handed(call: Call, dispatch: LocalDispatch, grants: Sequence[CommandG
     except NoetlError:
         # The worker could neither renew these leases nor report on them, and they would have to run out.
         for grant in grants:
-            await dispatch.give_back(grant, "the worker is no longer admitted", delay_seconds=0.0)
+            await dispatch.give_back(grant, "the worker is no longer admitted", delay_seconds=0.0, counts=False)
         raise
 
 
@@ -183,12 +194,10 @@ async def complete_command(call: Call, body: CompleteRequest) -> CompleteAnswer:
 
     async def complete() -> CompleteAnswer:
         grant = await call.services.leased.command(scope, ref)
-        # What came of a stage's rows is counted here, whatever a worker says.
-        report = msgspec.structs.replace(body.report, command_id=ref.id, attempt=ref.attempt, tally=None, near=None)
         dispatch = call.services.engine.dispatch(scope)
         try:
-            following = await dispatch.complete(grant, report, worker=body.worker_id, take_next=body.take_next)
-        except LeaseLost:
+            following = await dispatch.complete(grant, body.report, worker=body.worker_id, take_next=body.take_next)
+        except (LeaseLost, KeyReused):
             raise await call.services.leased.lost(scope, ref) from None
         call.services.leased.forget(scope, ref)
         if following is not None:
@@ -248,6 +257,17 @@ async def start_command(call: Call, body: StartedRequest) -> None:
     await call.services.leased.once(("started", scope, ref), start)
 
 
+@routes.post("/api/commands/stalled", WORKERS, status=204)
+async def stall_command(call: Call, body: StalledRequest) -> None:
+    """Record that the holder of a command waits for a part of the platform, or goes on."""
+    ref, scope = body.lease.ref(), call.scope
+    grant = await call.services.leased.command(scope, ref)
+    try:
+        await call.services.engine.dispatch(scope).stalled(grant, body.part, body.reason, body.number)
+    except LeaseLost:
+        raise await call.services.leased.lost(scope, ref) from None
+
+
 @routes.post("/api/commands/give-back", WORKERS, status=204)
 async def give_back_command(call: Call, body: GiveBackRequest) -> None:
     """Say that an attempt came to nothing through no fault of the work."""
@@ -257,8 +277,8 @@ async def give_back_command(call: Call, body: GiveBackRequest) -> None:
         grant = await call.services.leased.command(scope, ref)
         dispatch = call.services.engine.dispatch(scope)
         try:
-            await dispatch.give_back(grant, body.reason, delay_seconds=body.delay_seconds)
-        except LeaseLost:
+            await dispatch.give_back(grant, body.reason, delay_seconds=body.delay_seconds, counts=body.counts)
+        except (LeaseLost, KeyReused):
             raise await call.services.leased.lost(scope, ref) from None
         call.services.leased.forget(scope, ref)
 

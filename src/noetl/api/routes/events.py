@@ -116,7 +116,10 @@ async def record_events(call: Call, body: EventBatch) -> BatchRecorded:
 
 
 async def _recorded(call: Call, body: BusinessEvent, key: str | None) -> Recorded:
-    draft, facts = await externalize(call.services.payloads, _draft(call, body, key)), call.services.facts
+    made = _draft(call, body, key)
+    if body.execution_id is not None or made.stream.execution_id is not None:
+        await call.services.known_executions.check(call.scope, made.execution_id)
+    draft, facts = await externalize(call.services.payloads, made), call.services.facts
     if facts is not None and facts.takes(draft):
         token = await facts.record(draft)
         return Recorded(
@@ -170,6 +173,8 @@ def _draft(call: Call, body: BusinessEvent, key: str | None) -> Draft:
         )
     if body.event_time is not None and body.event_time.tzinfo is None:
         raise InputError("event_time has no offset", hint="write it like 2026-05-16T12:34:56Z")
+    if execution_id is not None and stream.execution_id not in (None, execution_id):
+        raise InputError(f"the stream {stream.stream_id[:200]} is of another execution than {execution_id}")
     owner = stream.execution_id or execution_id or organization_root_id(scope.tenant_id, scope.organization_id)
     return Draft(
         call.services.mint(),

@@ -135,7 +135,10 @@ async def _check_same(call: Call, state: State, entry: Entry, payload: dict[str,
     """Refuse a key that stands for an execution of something else."""
     plan = await call.services.catalog.plan(call.scope, state.catalog_id)
     if state.path == entry.path:
-        asked = plan.workload.in_force(payload, execution_id=state.execution_id, catalog_id=state.catalog_id)
+        asked = await call.services.catalog.plans.evaluating.run(
+            call.scope,
+            lambda: plan.workload.in_force(payload, execution_id=state.execution_id, catalog_id=state.catalog_id),
+        )
         if state.workload == asked:
             return
     raise reused(key, state.execution_id)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from noetl.api.endpoint import WORKERS, Call, Routes
 from noetl.api.leased import CommandLease, FrameLease
 from noetl.api.wire import Body, OfWorker, View, WorkerId
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport, LeaseRef, StepContext
-from noetl.errors import LeaseLost
+from noetl.errors import KeyReused, LeaseLost
 
 routes = Routes("frames")
 
@@ -76,13 +77,16 @@ async def commit_frame(call: Call, frame_id: int, body: CommitRequest) -> Commit
     async def commit() -> CommitAnswer:
         frame = await call.services.leased.frame(scope, ref)
         grant, holds = await _slot(call, frame, body.command)
+        if body.report.row_count < frame.row_count and not holds:
+            # The rows that are left go on with the slot's next frame, and it gets none.
+            raise await call.services.leased.lost(scope, body.command.ref())
         take_next = body.take_next and holds
         dispatch = call.services.engine.dispatch(scope)
         try:
             following = await dispatch.commit_frame(
                 grant, frame, body.report, worker=body.worker_id, take_next=take_next
             )
-        except LeaseLost:
+        except (LeaseLost, KeyReused):
             raise await call.services.leased.lost(scope, ref) from None
         call.services.leased.forget(scope, ref)
         if following is not None:
@@ -103,7 +107,8 @@ async def fail_frame(call: Call, frame_id: int, body: FailRequest) -> None:
         dispatch = call.services.engine.dispatch(scope)
         try:
             await dispatch.fail_frame(frame, body.error, max_attempts=body.max_attempts, worker=body.worker_id)
-        except LeaseLost:
+        except (LeaseLost, KeyReused):
+            # Under its key the end of an attempt stands once: another server has recorded it.
             raise await call.services.leased.lost(scope, ref) from None
         call.services.leased.forget(scope, ref)
 
@@ -117,8 +122,12 @@ async def checkpoint_frame(call: Call, frame_id: int, body: CheckpointRequest) -
     frame = await call.services.leased.frame(call.scope, ref)
     try:
         await call.services.engine.dispatch(call.scope).checkpoint(frame, body.cursor)
+    except KeyReused:
+        return  # another server has recorded it, and its answer was lost
     except LeaseLost:
         raise await call.services.leased.lost(call.scope, ref) from None
+    # What comes next is held against it: how far a frame got never goes back.
+    call.services.leased.keep(call.scope, msgspec.structs.replace(frame, checkpoint=body.cursor))
 
 
 async def _slot(call: Call, frame: FrameGrant, lease: CommandLease) -> tuple[CommandGrant, bool]:

@@ -22,15 +22,16 @@ class HookAnswer(View, frozen=True, kw_only=True):
     new: bool
 
 
-@routes.post("/api/hooks/{tenant}/{organization}/{dag}/{path:path}", None, status=202, repeatable=True)
+@routes.post("/api/hooks/{tenant}/{organization}/{dag}/{path:path}", None, status=202, repeatable=True, reads_body=True)
 async def take_hook(call: Call, tenant: str, organization: str, dag: str, path: str) -> Answer | HookAnswer:
     """Take what is sent to a webhook source: a JSON object, a list of objects, or one object per line.
 
     It must be signed with the source's secret, not long ago. The same sent again gives the run the first one started.
     """
     gate = call.services.hooks
+    # Read before the gate is entered: whoever sends slowly takes nobody's place.
+    body = await gate.body(call.request)
     async with gate.entered():
-        body = await gate.body(call.request)
         scope = Scope(tenant, organization)
         found = await gate.admitted(call.request, call.services.pipelines, scope, dag, f"/{path}", body)
         facts, hooks, known_by = found

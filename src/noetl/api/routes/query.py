@@ -22,6 +22,7 @@ from noetl.query.question import Answer, Question
 from noetl.query.refused import QueriesBusy
 from noetl.query.written import ARROW, CSV, as_arrow, as_csv, as_rows
 from noetl.replay.as_of import HEAD, AsOf, resolve_organization
+from noetl.spark.integrity.checking import Proving
 
 routes = Routes("query")
 
@@ -61,6 +62,8 @@ class QueryView(View, frozen=True, kw_only=True):
     datasets: Sequence[QueriedDataset]
     engine: str
     milliseconds: float
+    proven: Proving
+    """Files that had to be hashed first, because the server's node had not proven them before."""
 
 
 class AskedView(PublicQuery, frozen=True, kw_only=True):
@@ -145,6 +148,7 @@ def _answered(answer: Answer, form: str) -> QueryView | Response:
         "Cache-Control": "no-store",
         "Noetl-Query": str(answer.query_id),
         "Noetl-As-Of": answer.mark.token(),
+        "Noetl-Proven-Bytes": str(answer.proven.bytes),
         "Noetl-Truncated": str(answer.truncated).lower(),
         "Vary": "Accept",
     }

@@ -45,7 +45,10 @@ class Rendered(View, frozen=True, kw_only=True):
 async def render_template(call: Call, body: RenderRequest) -> Rendered:
     """Render a template with the names that steps of an execution see now: its workload, `ctx` and results, but no secret."""
     seen = await call.services.reading.seen(call.scope, parse_id(body.execution_id))
-    state, compiled, asked = seen.state, compile_value(body.template, _WHERE), names_in(body.template)
+    state, evaluating = seen.state, call.services.catalog.plans.evaluating
+    compiled, asked = await evaluating.run(
+        call.scope, lambda: (compile_value(body.template, _WHERE), names_in(body.template))
+    )
     results = {name: await _view(call, result) for name, result in state.results.items() if name in asked}
     plan = await call.services.catalog.plan(call.scope, state.catalog_id)
     given = body.names
@@ -60,7 +63,7 @@ async def render_template(call: Call, body: RenderRequest) -> Rendered:
         steps=plan.steps.keys(),
         job={"uuid": body.execution_id, "execution_id": body.execution_id},
     )
-    rendered = recorded(compiled.render(names.for_run(**given)), _WHERE)
+    rendered = await evaluating.run(call.scope, lambda: recorded(compiled.render(names.for_run(**given)), _WHERE))
     return Rendered(execution_id=body.execution_id, rendered=rendered, as_of_position=seen.as_of_position)
 
 

@@ -128,7 +128,10 @@ def _frame(row: Any) -> FrameView:
     fields = dict(row)
     has_failed = fields.pop("event_type") in _FAILED
     result = orjson.loads(fields.pop("result") or "{}")
-    errors = [RowErrorView(index=one["index"], message=one.get("message") or "") for one in result.get("errors", ())]
+    errors = [
+        RowErrorView(index=one.get("index", row["first_index"]), message=one.get("message") or "")
+        for one in result.get("errors", ())
+    ]
     own = {
         "status": "FAILED" if has_failed else "COMMITTED",
         "failed_count": row["row_count"] if has_failed else row["failed_count"] or 0,

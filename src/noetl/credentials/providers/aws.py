@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from typing import Any
+from urllib.parse import urlsplit
 
 from noetl.credentials.providers.port import FetchOptions, client_library, fields_of, needed
 from noetl.errors import ConfigError, Denied, InputError, NotFound, Unavailable
@@ -59,13 +60,16 @@ def _client(options: FetchOptions) -> Any:
     login: dict[str, Any] = {}
     identity = options.identity
     if identity is not None:
+        endpoint = identity.get("secretsmanager_endpoint")
+        if endpoint:
+            options.reach.refuse_others(urlsplit(str(endpoint)).hostname or "", ("amazonaws.com", "amazonaws.com.cn"))
         login = {
             "aws_access_key_id": needed(identity, "access_key_id", "access_key", "aws_access_key_id", what="AWS"),
             "aws_secret_access_key": needed(
                 identity, "secret_access_key", "secret_key", "aws_secret_access_key", what="AWS"
             ),
             "aws_session_token": identity.get("session_token") or identity.get("aws_session_token"),
-            "endpoint_url": identity.get("secretsmanager_endpoint"),
+            "endpoint_url": endpoint,
         }
     region = options.region or (identity or {}).get("region") or (identity or {}).get("region_name")
     # A session of its own: boto3's shared one must not be used from several threads.

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
 from noetl.credentials.providers.port import FetchOptions, client_library, fields_of, needed
 from noetl.errors import ConfigError, Denied, NotFound, Unavailable
+
+_NAME = re.compile(r"[A-Za-z0-9-]{3,24}")
+_CLOUDS = ("vault.azure.net", "vault.azure.cn", "vault.usgovcloudapi.net")
 
 
 class AzureSecrets:
@@ -26,9 +30,12 @@ def vault_url(name: str, options: FetchOptions) -> str:
     if not vault:
         raise ConfigError(f"secret {name!r}: no Azure vault is given", hint="set vault in the keychain entry")
     if "://" not in vault:
+        if not _NAME.fullmatch(vault):
+            raise ConfigError(f"secret {name!r}: {vault[:40]!r} is no name of an Azure vault")
         return f"https://{vault}.vault.azure.net"
     if urlsplit(vault).scheme != "https":
         raise ConfigError(f"secret {name!r}: the Azure vault is not reached by https")
+    options.reach.refuse_others(urlsplit(vault).hostname or "", _CLOUDS)
     return str(vault)
 
 

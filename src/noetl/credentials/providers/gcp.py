@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from noetl.credentials.providers.port import FetchOptions, client_library, fields_of
 from noetl.errors import ConfigError, Denied, InputError, NotFound, Unavailable
 
 CLOUD = "https://www.googleapis.com/auth/cloud-platform"
 _SECONDS = 30.0
+_TOKENS = "https://oauth2.googleapis.com/token"
+_REGION = re.compile(r"[a-z0-9-]{1,63}")
 
 
 class GcpSecrets:
@@ -75,9 +79,12 @@ def _read(name: str, options: FetchOptions) -> dict[str, str]:
 def _client(options: FetchOptions) -> Any:
     secretmanager = client_library("google.cloud.secretmanager", "gcp")
     login = {}
+    if options.region and not _REGION.fullmatch(options.region):
+        raise InputError(f"{options.region[:40]!r} is no region of Google Cloud")
     if options.identity is not None:
         accounts = client_library("google.oauth2.service_account", "gcp")
         info = dict(service_account(options.identity))
+        options.reach.refuse_others(urlsplit(str(info.get("token_uri") or _TOKENS)).hostname or "", ("googleapis.com",))
         try:
             login["credentials"] = accounts.Credentials.from_service_account_info(info, scopes=[CLOUD])
         except ValueError:

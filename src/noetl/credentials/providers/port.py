@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from noetl.errors import InputError, Unsupported
+from noetl.outgoing.reach import ANYWHERE, Reach
 
 WHOLE = "value"
 """The field of a secret that is one text and no JSON object."""
@@ -20,6 +21,8 @@ class FetchOptions:
 
     identity: Mapping[str, Any] | None = field(default=None, repr=False)
     """The data of the credential to log in with; None uses the identity of this process."""
+    reach: Reach = ANYWHERE
+    """Where the provider may be."""
     region: str | None = None
     version: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict, repr=False)

@@ -9,6 +9,7 @@ from typing import Any
 
 from noetl.credentials.providers.port import FetchOptions, client_library, needed
 from noetl.errors import ConfigError, Denied, InputError, NotFound, Unavailable
+from noetl.outgoing.blocking import guarded_session
 
 _SECONDS = 30
 
@@ -32,12 +33,20 @@ class VaultSecrets:
         requests = client_library("requests", "vault")
         address, token, namespace = self._login(options.identity)
         mount = options.text("mount") or "secret"
+        if any(part in ("", ".", "..") for part in f"{mount}/{name}".strip("/").split("/")) or {*"?#"} & {
+            *mount,
+            *name,
+        }:
+            raise InputError(f"secret {name!r} in {mount!r} is no path within a key-value engine of Vault")
         kind = options.text("kv_version") or "2"
         if kind not in {"1", "2"}:
             raise InputError(f"secret {name!r}: kv_version is {kind!r}, and Vault has 1 and 2")
         failures = hvac.exceptions
         try:
-            client = hvac.Client(url=address, token=token, namespace=namespace, timeout=_SECONDS, allow_redirects=False)
+            client = hvac.Client(
+                url=address, token=token, namespace=namespace, timeout=_SECONDS, allow_redirects=False,
+                session=_session(options),
+            )  # fmt: skip
             engine = client.secrets.kv.v1 if kind == "1" else client.secrets.kv.v2
             if kind == "1":
                 found = engine.read_secret(name, mount_point=mount)["data"]
@@ -73,3 +82,8 @@ class VaultSecrets:
                 hint="set VAULT_ADDR and VAULT_TOKEN, or name a credential with url and token in the entry's auth",
             )
         return address, token, self._environ.get("VAULT_NAMESPACE")
+
+
+def _session(options: FetchOptions) -> Any:
+    """Return connections that are judged where the credential chose the address; the process's own Vault is its own."""
+    return None if options.identity is None or options.reach.anywhere else guarded_session(options.reach)

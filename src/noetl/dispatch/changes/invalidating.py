@@ -109,6 +109,10 @@ class Invalidation(PublicInvalidation, frozen=True, kw_only=True):
         return {self.jobs.get(generation, generation): count for generation, count in counts.items()}
 
 
+_Asked = tuple[JobFacts, frozenset[str] | None]
+"""A job, and which of its partitions run again; None for all."""
+
+
 class _Work(msgspec.Struct, frozen=True):
     """What of one job runs again."""
 
@@ -133,10 +137,12 @@ class Invalidations:
         note: str | None = None,
         by: str,
         key: str | None = None,
+        rebuild: bool = False,
     ) -> Invalidation:
         """Say that a partition, or the rows of a range, of a dataset are wrong, and have them made anew.
 
-        With a `key`, a second request under it gives the invalidation of the first one.
+        With a `key`, a second request under it gives the invalidation of the first one. `rebuild` says that the files are
+        lost, not wrong: a source is asked for the partition again, and a job that appends, which would need them, is refused.
         """
         if (partition_key is None) == (where is None):
             raise InputError(
@@ -144,6 +150,8 @@ class Invalidations:
             )
         while True:
             found = await self._means.located(scope, name)
+            if rebuild:
+                _refuse_unbuildable(found)
             rows = None if where is None else await self._range(scope, found, where)
             if (
                 key is not None
@@ -161,7 +169,7 @@ class Invalidations:
                 "requested_by": by,
             }
             execution_id = self._means.mint()
-            appends = await self._appends(scope, execution_id, found, keys, rows, meta, key)
+            appends = await self._appends(scope, execution_id, found, keys, rows, meta, key, rebuild=rebuild)
             reach("invalidation.before_record")
             try:
                 await self._means.ledger.transact(Transition(appends))
@@ -254,9 +262,14 @@ class Invalidations:
         rows: RowRange | None,
         meta: dict[str, Any],
         key: str | None,
+        *,
+        rebuild: bool,
     ) -> tuple[Append, ...]:
         async with self._means.database.transaction(scope) as connection:
-            asked = await self._asked(connection, scope, found, keys)
+            if rebuild and found.is_source:
+                asked: list[_Asked] = [(found.facts, frozenset(keys))]
+            else:
+                asked = await self._asked(connection, scope, found, keys)
             forgotten = await self._means.forgotten(connection, scope, execution_id, [facts for facts, _ in asked])
             work = []
             for facts, own in asked:
@@ -289,9 +302,7 @@ class Invalidations:
             *(await asyncio.gather(*made)),
         )
 
-    async def _asked(
-        self, connection: Connection, scope: Scope, found: Located, keys: Sequence[str]
-    ) -> list[tuple[JobFacts, frozenset[str] | None]]:
+    async def _asked(self, connection: Connection, scope: Scope, found: Located, keys: Sequence[str]) -> list[_Asked]:
         """Return the jobs that run again with their partitions: the one that builds the dataset, or those that read it.
 
         Nothing here can build what a source gave: what was made of it is made anew instead.
@@ -306,6 +317,17 @@ class Invalidations:
                 all_of_them = None in touched
                 asked.append((facts, None if all_of_them else frozenset[str]().union(*(own or () for own in touched))))
         return asked
+
+
+def _refuse_unbuildable(found: Located) -> None:
+    """Refuse what no task can build from its inputs alone."""
+    job = f"{found.facts.dag}.{found.facts.name}"
+    hint = "restore the file from a copy: its bytes are proven, and then it is read again"
+    source = found.facts.definition.source
+    if source is not None and source.kind in ("always_on", "webhook"):
+        raise InputError(f"the {source.kind} source {job} cannot be asked for a partition again", hint=hint)
+    if found.facts.definition.update_strategy == "append":
+        raise InputError(f"{job} appends to what is there, so that it cannot build a partition anew", hint=hint)
 
 
 async def _invalidations(connection: Connection, rows: Sequence[Any]) -> list[Invalidation]:

@@ -17,6 +17,8 @@ from noetl.model.stream import Scope
 
 _BEGUN: Final = types_of_attempts("begun", at="frame")
 _FAILED: Final = types_of_attempts("failed", at="frame")
+_DONE: Final = types_of_attempts("completed", at="frame")
+_LOST: Final = types_of_attempts("abandoned", "attempt_failed", at="command")
 _ENDED: Final = types_of_attempts("completed", "failed", at="frame")
 
 
@@ -80,6 +82,18 @@ class MemoryFacts:
             or (event.event_type == "frame.committed" and event.meta.get("failed_count") is not None)
         ]
         return min(found, key=_place, default=None)
+
+    async def losses(
+        self, scope: Scope, execution_id: int, command_id: str, issued_event_id: int, loop_id: int | None
+    ) -> int:
+        """Return how many attempts came to nothing since the last frame."""
+        stream_id, lost = f"execution/{execution_id}/command/{issued_event_id}", 0
+        async for event in self._ledger.read_execution(scope, execution_id):
+            if event.stream_id == stream_id and event.event_type in _LOST:
+                lost += 1
+            elif event.event_type in _DONE and (event.loop_id, event.command_id) == (loop_id, command_id):
+                lost = 0
+        return lost
 
     async def execution_of(self, scope: Scope, idempotency_key: str) -> int | None:
         """Return the execution of the event that a key was first used for."""

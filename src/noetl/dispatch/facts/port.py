@@ -62,6 +62,15 @@ class Facts(Protocol):
         """Return the first frame of a loop, in the order of rows, that failed or of which rows did."""
         ...
 
+    async def losses(
+        self, scope: Scope, execution_id: int, command_id: str, issued_event_id: int, loop_id: int | None
+    ) -> int:
+        """Return how many attempts at a command were lost or failed since the last frame it committed, if it has any.
+
+        What was handed back is none of them.
+        """
+        ...
+
     async def execution_of(self, scope: Scope, idempotency_key: str) -> int | None:
         """Return the execution of the event that a key was first used for, as long as the key is kept."""
         ...

@@ -63,6 +63,23 @@ SELECT e.frame_id, coalesce(e.current_index, d.current_index) AS first_index,
     OR (e.event_type = 'frame.committed' AND e.meta ->> 'failed_count' IS NOT NULL))
 ORDER BY first_index, e.frame_id LIMIT 1
 """
+_LOSSES: Final = f"""
+-- Those that wait come after all that are in the ledger, and have places of their own.
+WITH known AS NOT MATERIALIZED (
+    SELECT false AS waits, position, execution_id, stream_id, loop_id, command_id, event_type FROM noetl.event
+    UNION ALL
+    SELECT true, position, execution_id, stream_id, loop_id, command_id, event_type FROM noetl.pending_event
+), progress AS (
+    SELECT waits, position FROM known
+    WHERE execution_id = $1 AND loop_id = $2 AND command_id = $3
+      AND event_type IN ({sql_texts(types_of_attempts("completed", at="frame"))})
+    ORDER BY waits DESC, position DESC LIMIT 1
+)
+SELECT count(*) FROM known AS lost LEFT JOIN progress ON true
+WHERE lost.execution_id = $1 AND lost.stream_id = 'execution/' || $1::bigint || '/command/' || $4::bigint
+  AND lost.event_type IN ({sql_texts(types_of_attempts("abandoned", "attempt_failed", at="command"))})
+  AND (progress.position IS NULL OR (lost.waits, lost.position) > (progress.waits, progress.position))
+"""  # noqa: S608 - ours
 _OF_KEY: Final = "SELECT execution_id FROM noetl.idempotency_key WHERE key = $1 AND expires_at > now()"
 
 
@@ -94,6 +111,13 @@ class PostgresFacts:
         """Return the first frame of a loop that failed or of which rows did."""
         row = await self._first(scope, _FIRST_FAILURE, execution_id, loop_id)
         return None if row is None else FrameFailure(**{**row, "result": _json(row["result"])})
+
+    async def losses(
+        self, scope: Scope, execution_id: int, command_id: str, issued_event_id: int, loop_id: int | None
+    ) -> int:
+        """Return how many attempts came to nothing since the last frame."""
+        row = await self._first(scope, _LOSSES, execution_id, loop_id, command_id, issued_event_id)
+        return int(row["count"])
 
     async def execution_of(self, scope: Scope, idempotency_key: str) -> int | None:
         """Return the execution of the event that a key was first used for."""

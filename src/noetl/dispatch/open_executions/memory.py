@@ -19,6 +19,7 @@ class MemoryOpenExecutions:
     def __init__(self, work: MemoryWork, ledger: LedgerReader) -> None:
         self._work = work
         self._ledger = ledger
+        self._deciding: dict[tuple[Scope, int], tuple[int, int]] = {}
 
     async def head(self, scope: Scope, execution_id: int) -> OpenHead | None:
         """Return an open execution with its version."""
@@ -106,6 +107,16 @@ class MemoryOpenExecutions:
         return [
             OpenExecution(scope, int(row["execution_id"])) for _, scope, row in sorted(late, key=lambda one: one[0])
         ]
+
+    async def deciding(self, scope: Scope, execution_id: int, version: int) -> int:
+        """Note that a lengthy decision begins, and return how many have."""
+        at, begun = self._deciding.get((scope, execution_id), (version, 0))
+        self._deciding[scope, execution_id] = (version, begun + 1 if at == version else 1)
+        return self._deciding[scope, execution_id][1]
+
+    async def decided(self, scope: Scope, execution_id: int) -> None:
+        """Forget the lengthy decisions about an execution."""
+        self._deciding.pop((scope, execution_id), None)
 
     async def idle(self, idle_seconds: float) -> list[OpenExecution]:
         """Return executions that have no command."""

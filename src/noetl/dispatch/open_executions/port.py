@@ -74,6 +74,17 @@ class OpenExecutions(Protocol):
         """Return executions whose time is over, by the clock of the store, some hundred at a time; the most overdue first."""
         ...
 
+    async def deciding(self, scope: Scope, execution_id: int, version: int) -> int:
+        """Note that a lengthy decision about an execution at this version begins; return how many have begun, with it.
+
+        It is noted for good before this returns: whoever decides after a process was killed counts on.
+        """
+        ...
+
+    async def decided(self, scope: Scope, execution_id: int) -> None:
+        """Forget the lengthy decisions about an execution: one of them came to its end."""
+        ...
+
     async def idle(self, idle_seconds: float) -> list[OpenExecution]:
         """Return executions, requested that long ago, that have no command, some hundred at a time."""
         ...

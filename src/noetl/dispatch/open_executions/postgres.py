@@ -73,6 +73,17 @@ _OVERDUE: Final = """
 SELECT h.tenant_id, h.organization_id, h.execution_id FROM noetl.execution_head AS h
 WHERE h.deadline < clock_timestamp() ORDER BY h.deadline LIMIT 200
 """
+_DECIDING: Final = """
+INSERT INTO noetl.decision_begun AS own (tenant_id, organization_id, execution_id, version, times)
+VALUES (noetl.tenant(), noetl.organization(), $1, $2, 1)
+ON CONFLICT (tenant_id, organization_id, execution_id) DO UPDATE SET
+    version = excluded.version, times = CASE WHEN own.version = excluded.version THEN own.times + 1 ELSE 1 END,
+    begun_at = excluded.begun_at
+RETURNING times
+"""
+# Of an execution that ended otherwise, or was never started: nobody decides about it any more.
+_FORGET: Final = "DELETE FROM noetl.decision_begun WHERE begun_at < clock_timestamp() - interval '7 days'"
+_DECIDED: Final = "DELETE FROM noetl.decision_begun WHERE execution_id = $1"
 _IDLE: Final = """
 SELECT h.tenant_id, h.organization_id, h.execution_id FROM noetl.execution_head AS h
 WHERE h.requested_at < clock_timestamp() - make_interval(secs => $1) AND NOT EXISTS (
@@ -120,6 +131,18 @@ class PostgresOpenExecutions:
     async def overdue(self) -> list[OpenExecution]:
         """Return executions whose time is over."""
         return [_execution(row) for row in await self._rows(None, _OVERDUE)]
+
+    async def deciding(self, scope: Scope, execution_id: int, version: int) -> int:
+        """Note that a lengthy decision begins, and return how many have."""
+        async with self._database.transaction(scope, "runtime") as connection:
+            await connection.execute(_FORGET)
+            times: int = await connection.fetchval(_DECIDING, execution_id, version)
+            return times
+
+    async def decided(self, scope: Scope, execution_id: int) -> None:
+        """Forget the lengthy decisions about an execution."""
+        async with self._database.transaction(scope, "runtime") as connection:
+            await connection.execute(_DECIDED, execution_id)
 
     async def idle(self, idle_seconds: float) -> list[OpenExecution]:
         """Return executions that have no command."""

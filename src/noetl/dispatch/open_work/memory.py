@@ -120,6 +120,7 @@ class MemoryOpenWork:
             ctx=dict(row["ctx"]),
             has_failed_fast=bool(policy.get("fail_fast")) and row["frames_failed"] > 0,
             is_one_per_frame=policy.get("process") == "frame",
+            max_attempts=int(policy.get("max_attempts") or 3),
         )
 
     async def is_suspended(self, scope: Scope, execution_id: int, command_id: str) -> bool:

@@ -90,6 +90,8 @@ class OpenStage(msgspec.Struct, frozen=True):
     """Whether a frame failed and the policy says that the rest is pointless then."""
     is_one_per_frame: bool
     """Whether the rows of a frame are worked off together, and come to one result."""
+    max_attempts: int
+    """How often a frame may be tried."""
 
 
 class FrameInHand(msgspec.Struct, frozen=True):

@@ -28,7 +28,8 @@ from noetl.model.stream import Scope
 _STAGE: Final = """
 SELECT next_index, frames_minted, frames_open, frames_failed, rows_done, rows_failed, errors, ctx,
        coalesce((frame_policy ->> 'fail_fast')::boolean, false) AND frames_failed > 0 AS has_failed_fast,
-       coalesce(frame_policy ->> 'process' = 'frame', false) AS is_one_per_frame
+       coalesce(frame_policy ->> 'process' = 'frame', false) AS is_one_per_frame,
+       coalesce((frame_policy ->> 'max_attempts')::integer, 3) AS max_attempts
 FROM noetl.stage WHERE stage_id = $1 AND execution_id = $2
 """
 _IN_HAND: Final = """

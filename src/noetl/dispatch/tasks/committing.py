@@ -24,6 +24,7 @@ from noetl.errors import Conflict, PayloadCollected, VersionConflict
 from noetl.faults import reach
 from noetl.leases import fences
 from noetl.leases.kinds import TASK
+from noetl.ledger.after_commit import after_commit
 from noetl.ledger.database import Database
 from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
@@ -104,7 +105,7 @@ class Committing:
                 standing = await self._now(scope, facts, grant, report)
                 continue
             reach("task.after_commit")
-            self._lineages.recorded(scope, lineages)
+            after_commit("remembering lineage", self._lineages.recorded, scope, lineages)
             self._recorded(scope, grant.execution_id)
             return "Completed"
         return await self._again(scope, grant, report, Conflict(f"other commits overtook it {TRIES} times"))

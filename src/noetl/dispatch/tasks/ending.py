@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.reports.problems import shortened
 from noetl.dispatch.tasks.backoff import Backoff
 from noetl.errors import LeaseLost
 from noetl.faults import reach
@@ -21,7 +22,6 @@ from noetl.model.stream import Scope
 from noetl.model.task import CheckResult, TaskGrant, TaskLease, TaskReport, TaskStatus
 from noetl.plan import identity
 
-ERROR_CHARACTERS: Final = 16_000
 _LEFT: Final = "SELECT max_attempts, cancel_requested FROM noetl.task WHERE task_id = $1"
 _REASON: Final = """
 SELECT meta ->> 'reason' FROM noetl.known_event WHERE stream_id = $1 AND event_type = 'task.cancel_requested'
@@ -119,7 +119,7 @@ class Ending:
             scope, stream, grant.execution_id, event_type, stream.stream_id, node_name=grant.job,
             meta={"attempt": lease.attempt, **told},
             context=checks_told(report.checks) if event_type == "task.failed" else {},
-            error=shortened(report.error), payload_ref=report.logs,
+            error=_told(report.error), payload_ref=report.logs,
         )  # fmt: skip
         fence = fences.held(TASK, lease.proof)
         reach("task.before_end")
@@ -133,8 +133,6 @@ def checks_told(checks: tuple[CheckResult, ...]) -> dict[str, Any]:
     return {"checks": [msgspec.to_builtins(check) for check in checks]} if checks else {}
 
 
-def shortened(error: str | None) -> str:
-    """Return an error that fits an event: its beginning and its end."""
-    text = (error or "it failed without a word").replace("\x00", "")
-    half = ERROR_CHARACTERS // 2
-    return text if len(text) <= ERROR_CHARACTERS else f"{text[:half]}\n… shortened …\n{text[-half:]}"
+def _told(error: str | None) -> str:
+    """Return an error that fits an event."""
+    return shortened((error or "it failed without a word").replace("\x00", ""))

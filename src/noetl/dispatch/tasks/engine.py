@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.reports.references import References
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.tasks.backoff import OUTBOX, TASKS, Backoff
 from noetl.dispatch.tasks.by_hand import TasksByHand
@@ -22,6 +23,7 @@ from noetl.dispatch.tasks.runs import Runs
 from noetl.dispatch.tasks.wakeups.port import Wakeups
 from noetl.dispatch.tasks.wakeups.postgres import PostgresWakeups
 from noetl.dispatch.tasks.waking import Waking
+from noetl.ledger.after_commit import after_commit
 from noetl.ledger.database import Database
 from noetl.ledger.port import Ledger
 from noetl.model.stream import Scope
@@ -57,6 +59,7 @@ class TaskEngine:
         self._drafting = Drafting(mint_many, producer)
         self.jobs = Jobs(database)
         self._granting = Granting(database, payloads)
+        self._references = References(payloads)
         self._ending = Ending(database, ledger, self._drafting, retry, self._recorded)
         self._committing = Committing(
             database, ledger, payloads, CommitDrafts(self._drafting), self._ending, self._recorded
@@ -87,7 +90,7 @@ class TaskEngine:
         if scope not in self._local:
             self._local[scope] = LocalTasks(
                 scope, self._database, self._ledger, self._drafting, self.jobs, self._granting, self._committing,
-                self._ending, self.work, self.wakeups, self._poll,
+                self._ending, self.work, self.wakeups, self._poll, self._references,
             )  # fmt: skip
         return self._local[scope]
 
@@ -105,8 +108,8 @@ class TaskEngine:
         await self.wakeups.close()
 
     def _recorded(self, scope: Scope, execution_id: int) -> None:
-        self.outbox.news.touch()
-        self.runs.note(scope, execution_id)
+        after_commit("waking the outbox", self.outbox.news.touch)
+        after_commit("looking at the run", self.runs.note, scope, execution_id)
 
     def _delivered(self, scope: Scope, rows: Sequence[OutboxRow]) -> None:
         for execution_id in {row.execution_id for row in rows}:

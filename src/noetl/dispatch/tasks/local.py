@@ -9,6 +9,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from noetl.dispatch.drafts import Drafting
+from noetl.dispatch.reports import tasks as reports
+from noetl.dispatch.reports.references import References
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.tasks.claiming import Waiting
 from noetl.dispatch.tasks.committing import Committing
@@ -51,6 +53,7 @@ class LocalTasks:
         signal: Signal,
         wakeups: Wakeups,
         poll_seconds: float,
+        references: References,
     ) -> None:
         self._scope = scope
         self._database = database
@@ -63,6 +66,7 @@ class LocalTasks:
         self._signal = signal
         self._wakeups = wakeups
         self._poll = poll_seconds
+        self._references = references
         self._waiting = Waiting(scope, database)
 
     async def claim(
@@ -153,6 +157,7 @@ class LocalTasks:
 
     async def started(self, grant: TaskGrant, application_id: str, job_tag: str) -> None:
         """Record where the work runs."""
+        reports.started(grant, application_id, job_tag)
         lease = grant.lease
         stream = identity.task_stream(self._scope, lease.task_id)
         draft = self._drafting.one(
@@ -168,12 +173,14 @@ class LocalTasks:
         """Commit what an attempt wrote."""
         if report.status != "ok":
             return await self.fail(grant, report)
+        await self._references.check(self._scope, reports.end(grant, report))
         return await self._committing.commit(
             self._scope, await self._facts(grant.job_id), grant, report, manifests or {}
         )
 
     async def fail(self, grant: TaskGrant, report: TaskReport) -> TaskStatus:
         """Record that an attempt came to nothing."""
+        await self._references.check(self._scope, reports.end(grant, report))
         return await self._ending.failed(self._scope, grant, report)
 
 

@@ -32,7 +32,6 @@ def serve(
     channel: int = settings["channel"]
     fcntl.fcntl(channel, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
     os.register_at_fork(after_in_child=lambda: os.close(channel))
-    _die_with_worker()
     _bound(settings["memory_bytes"])
     sys.path[:0] = settings["sys_path"]
     for stream in (sys.stdout, sys.stderr):
@@ -42,32 +41,12 @@ def serve(
         child.answer(request)
 
 
-def _die_with_worker() -> None:
-    # The worker holds the other end of standard input and never writes to it. When the worker is gone, however it
-    # ended, the kernel kills this whole process group, even in the middle of a loop that never looks up.
-    lifeline = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    if sys.platform == "linux":
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
-        fcntl.fcntl(lifeline, fcntl.F_SETSIG, 9)
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-
-
 def _bound(memory_bytes: int) -> None:
     # What libraries reserve and never touch counts for RLIMIT_AS, but not for Linux's RLIMIT_DATA.
     kind = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
     hardest = resource.getrlimit(kind)[1]
     if hardest == resource.RLIM_INFINITY or memory_bytes < hardest:
         resource.setrlimit(kind, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    try:
-        # Should the machine run out of memory, this process goes before the worker.
-        with open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123 - pathlib takes long to load
-            score.write("1000")
-    except OSError:
-        pass  # a system without it, or where it may not be written, has its own order
 
 
 class _Child:

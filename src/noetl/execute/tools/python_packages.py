@@ -79,7 +79,8 @@ async def _made(packages: tuple[str, ...], place: Path) -> str:
 
 
 async def _step(command: list[str], what: str) -> None:
-    ended = await run_process(command)
+    # The environment is that of all tasks with these packages, so the account makes it and not the user of one task.
+    ended = await run_process(command, as_account=True)
     if ended.exit_code != 0:
         log = (ended.stderr.text.strip() or ended.stdout.text.strip())[-_SHOWN_OF_LOG:]
         raise Unavailable(f"deps.packages: cannot {what}: {log}")

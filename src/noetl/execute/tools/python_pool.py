@@ -109,7 +109,8 @@ class PythonPool:
         except (ProcessDied, orjson.JSONDecodeError):
             stdout, stderr = child.printed()
             # The timer itself says so: a clock that is asked instead may not have come to the deadline when it fires.
-            return Answer("timeout" if late else "died", stdout, stderr, exit_code=await child.kill())
+            code = await child.kill() if late else await child.died()
+            return Answer("timeout" if late else "died", stdout, stderr, exit_code=code)
         finally:
             if timer is not None:
                 timer.cancel()

@@ -9,16 +9,23 @@ import asyncio
 import json
 import socket
 import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from noetl.execute.confinement.policy import policy
+from noetl.execute.confinement.process import Confined
 from noetl.execute.tools.shell_process import Capture, Printed, clean_environment, kill_group
 from noetl.playbook import result_fields
 
 MAX_OUTPUT = 64 * 1024
 """How much of each of standard output and error is kept."""
 
+_INTERPRETER_MB = 64
+"""What all processes of a task may take together beyond the bound of one: an interpreter without any code of the user's."""
+
+_DYING_SECONDS = 2.0
 MAX_RESULT = 64 * 1024 * 1024
 _HEADER = 8
 _HERE = Path(__file__).parent
@@ -53,6 +60,7 @@ class Child:
         self._channel, theirs = socket.socketpair()
         self._channel.settimeout(0)
         self._out, self._err = Capture(MAX_OUTPUT), Capture(MAX_OUTPUT)
+        self._confined: Confined | None = None
         self._killing: asyncio.Task[int] | None = None
         self.calls = 0
         self.sent: set[str] = set()
@@ -63,16 +71,9 @@ class Child:
             "max_result": MAX_RESULT,
             "sys_path": list(sys_path),
         }
+        command = [executable, "-I", "-X", "utf8", "-c", _BOOT, *_FILES, json.dumps(settings)]
         try:
-            self.process = subprocess.Popen(
-                [executable, "-I", "-X", "utf8", "-c", _BOOT, *_FILES, json.dumps(settings)],
-                stdin=subprocess.PIPE,
-                stdout=self._out.writer,
-                stderr=self._err.writer,
-                pass_fds=(theirs.fileno(),),
-                env=clean_environment(),
-                start_new_session=True,
-            )
+            self.process = self._start(command, memory_mb, theirs.fileno())
         except BaseException:
             self._close()
             raise
@@ -80,6 +81,28 @@ class Child:
             theirs.close()
             self._out.started()
             self._err.started()
+
+    def _start(self, command: list[str], memory_mb: int, channel: int) -> subprocess.Popen[bytes]:
+        env = clean_environment()
+        inherited: tuple[int, ...] = (channel,)
+        if sys.platform == "linux":
+            most = (memory_mb + _INTERPRETER_MB) * 1024 * 1024
+            confined = Confined(command, policy(), env=env, memory_bytes=most, inherited=inherited)
+            self._confined = confined
+            command, env, inherited = confined.command, confined.env, confined.descriptors
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._out.writer,
+                stderr=self._err.writer,
+                pass_fds=inherited,
+                env=env,
+                start_new_session=True,
+            )
+        finally:
+            if self._confined is not None:
+                self._confined.started()
 
     @property
     def alive(self) -> bool:
@@ -114,10 +137,18 @@ class Child:
 
     def interrupt(self) -> None:
         """End the child and everything it started at once; whoever waits for its answer learns that it died."""
-        if self.process.returncode is None:
+        if self._confined is not None:
+            self._confined.cut()
+        elif self.process.returncode is None:
             kill_group(self.process.pid)
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
+
+    async def died(self) -> int:
+        """Return how a child ended that gave no answer; one that only hung up is killed."""
+        with suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self.process.wait, _DYING_SECONDS)
+        return await self.kill()
 
     async def kill(self) -> int:
         """End the child for good and return its exit code, negative for a signal; any number of times."""
@@ -135,6 +166,5 @@ class Child:
         self._channel.close()
         self._out.close()
         self._err.close()
-        process = getattr(self, "process", None)
-        if process is not None and process.stdin is not None:
-            process.stdin.close()
+        if self._confined is not None:
+            self._confined.ended()

@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from noetl.execute.confinement.policy import enough_memory, policy
+from noetl.execute.confinement.process import Confined, await_end
 
 MAX_OUTPUT = 1024 * 1024
 """How much of each of standard output and error is kept of a program."""
@@ -109,30 +114,35 @@ async def run_process(
     deadline: float | None = None,
     capture: bool = True,
     given: bytes | None = None,
+    confined: bool = True,
+    as_account: bool = False,
 ) -> Ended:
-    """Run a program to its end; at the deadline (of the loop's clock) or when cancelled, its process group is ended.
+    """Run a program to its end; at the deadline (of the loop's clock) or when cancelled, it is ended with all it started.
 
-    `given` is what it reads from its standard input, which is empty if left out. What it leaves running in the background is killed when it ends. Raises OSError when it cannot be started.
+    `given` is what it reads from its standard input, which is empty if left out. What it leaves running is killed when it
+    ends, also what left its session. A program of our own choice need not be `confined`; one that keeps files for us runs
+    `as_account`, never under another user id. Raises OSError when it cannot be started.
     """
     pipes = [Capture(MAX_OUTPUT), Capture(MAX_OUTPUT)] if capture else []
     try:
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
+            process = await ToolProcess.start(
+                command,
                 stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
                 stdout=pipes[0].writer if pipes else asyncio.subprocess.DEVNULL,
                 stderr=pipes[1].writer if pipes else asyncio.subprocess.DEVNULL,
                 cwd=cwd,
                 env={**clean_environment(), **(env or {})},
-                start_new_session=True,
+                confined=confined,
+                as_account=as_account,
             )
         finally:
             for pipe in pipes:
                 pipe.started()
         if given is not None:
-            assert process.stdin is not None
-            process.stdin.write(given)
-            process.stdin.close()
+            assert process.process.stdin is not None
+            process.process.stdin.write(given)
+            process.process.stdin.close()
         code = await _ended(process, deadline)
         stdout, stderr = [pipe.take() for pipe in pipes] or (_NOTHING, _NOTHING)
         return Ended(code, stdout, stderr)
@@ -141,26 +151,81 @@ async def run_process(
             pipe.close()
 
 
-async def _ended(process: asyncio.subprocess.Process, deadline: float | None) -> int | None:
+class ToolProcess:
+    """A program of a task. Where it can be, it is confined and supervised; elsewhere its process group stands for all it started."""
+
+    def __init__(self, process: asyncio.subprocess.Process, confined: Confined | None) -> None:
+        self.process = process
+        self._confined = confined
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        *,
+        cwd: str | None,
+        env: Mapping[str, str],
+        confined: bool = True,
+        as_account: bool = False,
+        memory_bytes: int | None = None,
+        **streams: Any,
+    ) -> ToolProcess:
+        """Start a program; OSError when it cannot be."""
+        if not confined or sys.platform != "linux":
+            own = await asyncio.create_subprocess_exec(*command, cwd=cwd, env=env, start_new_session=True, **streams)
+            return cls(own, None)
+        rules = await asyncio.to_thread(policy)
+        if as_account:
+            rules = replace(rules, user=None)
+        most = memory_bytes or rules.memory_bytes or enough_memory()
+        prepared = Confined(command, rules, env=env, memory_bytes=most, directory=cwd)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *prepared.command, env=prepared.env, pass_fds=prepared.descriptors, start_new_session=True, **streams
+            )
+        except BaseException:
+            prepared.ended()
+            raise
+        finally:
+            prepared.started()
+        return cls(process, prepared)
+
+    def ask_to_end(self) -> None:
+        """Send the signal that asks a program and its process group to end."""
+        if self._confined is None:
+            kill_group(self.process.pid, signal.SIGTERM)
+        else:
+            with suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGTERM)
+
+    async def kill(self) -> None:
+        """End the program and all that it started; any number of times."""
+        try:
+            if self._confined is None:
+                kill_group(self.process.pid)
+                await self.process.wait()
+            else:
+                await await_end(self.process, self._confined)
+        finally:
+            if self._confined is not None:
+                self._confined.ended()
+
+
+async def _ended(process: ToolProcess, deadline: float | None) -> int | None:
     try:
         async with asyncio.timeout_at(deadline):
-            return await process.wait()
+            return await process.process.wait()
     except TimeoutError:
         return None
     finally:
-        try:
-            if process.returncode is None:
-                await asyncio.shield(_stop(process))
-        finally:
-            kill_group(process.pid)
+        await asyncio.shield(_stop(process))
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    """Ask the process group to end, and make it end if it does not."""
-    kill_group(process.pid, signal.SIGTERM)
-    try:
-        async with asyncio.timeout(GRACE_SECONDS):
-            await process.wait()
-    except TimeoutError:
-        kill_group(process.pid)
-        await process.wait()
+async def _stop(process: ToolProcess) -> None:
+    """Ask the program to end, and make it end with all it started if it does not."""
+    if process.process.returncode is None:
+        process.ask_to_end()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                await process.process.wait()
+    await process.kill()

@@ -17,6 +17,13 @@ class WorkStarted(msgspec.Struct, frozen=True):
     job_tag: str
 
 
+class Stalled(msgspec.Struct, frozen=True):
+    """Which attempt cannot go on, and for want of what."""
+
+    attempt: int
+    part: str
+
+
 class CommandIssued(msgspec.Struct, frozen=True):
     """What kind of work the command asks for."""
 
@@ -51,6 +58,22 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         meta=WorkStarted,
     ),
     EventType(
+        name="command.stalled",
+        sentence="The holder of a command began to wait for a part of the platform that does not answer; its attempt goes on after that.",
+        aggregate="command",
+        needs=("command_id",),
+        meta=Stalled,
+        retried=True,
+    ),
+    EventType(
+        name="command.resumed",
+        sentence="A wait for a part of the platform ended: it answers again.",
+        aggregate="command",
+        needs=("command_id",),
+        meta=Stalled,
+        retried=True,
+    ),
+    EventType(
         name="command.completed",
         sentence="A command's work is done.",
         aggregate="command",
@@ -79,6 +102,16 @@ COMMAND_TYPES: Final[tuple[EventType, ...]] = (
         meta=Attempt,
         changes=("command",),
         attempt="abandoned",
+    ),
+    EventType(
+        name="command.returned",
+        sentence="A worker handed a command back, which is free again; that is no failed attempt.",
+        aggregate="command",
+        needs=("command_id",),
+        meta=Attempt,
+        retried=True,
+        changes=("command",),
+        attempt="returned",
     ),
     EventType(
         name="command.failed",

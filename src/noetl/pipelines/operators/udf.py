@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.feather as feather
 
 from noetl.catalog.bundles import unpack
+from noetl.execute.confinement.policy import give_to_tasks
+from noetl.execute.tools.shell_process import ToolProcess
 from noetl.pipelines.in_process import OperatorFailed, Produced
 from noetl.pipelines.stopping import stop_asked
 from noetl.pipelines.tables import TableReader
@@ -26,6 +28,8 @@ from noetl.spark.protocol import Work
 
 LIMIT_SECONDS: Final = 1800.0
 MEMORY_BYTES: Final = 2 << 30
+_INTERPRETER_BYTES: Final = 256 << 20
+"""What the interpreter and its libraries take beside the function."""
 _LOG: Final = 1 << 20
 
 _RUNNER: Final = """
@@ -66,6 +70,7 @@ class UdfOperator:
         with tempfile.TemporaryDirectory(prefix="noetl-udf-") as folder:
             here = Path(folder)
             await asyncio.to_thread(_prepare, here, bundle, tables, file, grant.operator_state)
+            await asyncio.to_thread(give_to_tasks, here)
             log = await self._run(here, grant.timeout_seconds or LIMIT_SECONDS)
             outputs = await asyncio.to_thread(_outputs, here)
             state = await asyncio.to_thread(_state, here)
@@ -80,10 +85,12 @@ class UdfOperator:
         return Produced(tables={output: outputs[output] for output in wanted}, state=changed, log=log)
 
     async def _run(self, here: Path, seconds: float) -> str:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-c", _RUNNER, cwd=here, env={"PATH": "/usr/bin:/bin", "HOME": str(here)},
+        command, env = [sys.executable, "-I", "-c", _RUNNER], {"PATH": "/usr/bin:/bin", "HOME": str(here)}
+        started = await ToolProcess.start(
+            command, cwd=str(here), env=env, memory_bytes=MEMORY_BYTES + _INTERPRETER_BYTES,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
+        process = started.process
         telling = asyncio.create_task(_tell_to_stop(here))
         try:
             async with asyncio.timeout(seconds):
@@ -92,9 +99,7 @@ class UdfOperator:
             raise OperatorFailed(f"the function took longer than its {seconds:g} s") from None
         finally:
             telling.cancel()
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            await asyncio.shield(started.kill())
         log = said[-_LOG:].decode(errors="replace")
         if process.returncode:
             last = (log.strip().splitlines() or ["it said nothing"])[-1]

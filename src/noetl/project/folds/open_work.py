@@ -236,6 +236,7 @@ _RULES: Final[dict[str, Callable[[OpenWork, Event], None]]] = {
     "command.claimed": _claimed,
     "command.abandoned": _command_freed,
     "command.attempt_failed": _command_freed,
+    "command.returned": _command_freed,
     "command.completed": _command_ended,
     "command.failed": _command_ended,
     "stage.opened": _opened,

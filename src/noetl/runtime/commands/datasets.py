@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from noetl.dispatch.changes.changes import Changes
     from noetl.model.mark import Mark
+    from noetl.pipelines.damage.finding import DamageFinder
+    from noetl.pipelines.damage.repairing import Repairs
     from noetl.pipelines.explaining import Explaining
     from noetl.pipelines.lake_files import LakeFiles
     from noetl.pipelines.lineage_reading import LineageReader
     from noetl.pipelines.reading import DatasetReader, Seen
     from noetl.query.readers import Readers
+    from noetl.replay.report import VerifyReport
     from noetl.runtime.wiring import Runtime
 
 
@@ -44,10 +48,16 @@ class Opened:
 
     def files(self) -> LakeFiles:
         """Return the files of the lake."""
-        from noetl.pipelines.lake_files import LakeFiles
-        from noetl.runtime.pipelines import lake_of
+        from noetl.runtime.pipelines import files_of
 
-        return LakeFiles(lake_of(self.runtime.settings))
+        return files_of(self.runtime.settings)
+
+    def finder(self) -> DamageFinder:
+        """Return what finds files that are not what was committed."""
+        from noetl.pipelines.damage.finding import DamageFinder
+
+        own = self.runtime
+        return DamageFinder(own.scope, own.database, own.payloads, self.files())
 
     def explaining(self) -> Explaining:
         """Return what tells which inputs rows were made of."""
@@ -73,3 +83,23 @@ async def opened() -> AsyncIterator[Opened]:
 
     async with open_runtime(load_settings()) as runtime:
         yield Opened(runtime, DatasetReader(runtime.scope, runtime.database, runtime.payloads, runtime.history))
+
+
+def repairs_of(runtime: Runtime, changes: Changes, finished: Callable[[int], Awaitable[str | None]]) -> Repairs:
+    """Return what has damaged partitions built again."""
+    from noetl.pipelines.damage.repairing import Repairs
+    from noetl.pipelines.reading import DatasetReader
+
+    reader = DatasetReader(runtime.scope, runtime.database, runtime.payloads, runtime.history)
+    one = Opened(runtime, reader)
+    return Repairs(runtime.scope, reader, one.finder(), one.files(), changes, finished)
+
+
+async def with_files(runtime: Runtime, report: VerifyReport, *, hashed: bool) -> VerifyReport:
+    """Add to what a verification found the files of datasets that are not what was committed."""
+    from noetl.pipelines.damage.finding import DamageFinder
+    from noetl.replay.dataset_files import with_damage
+    from noetl.runtime.pipelines import files_of
+
+    finder = DamageFinder(report.scope, runtime.database, runtime.payloads, files_of(runtime.settings))
+    return with_damage(report, await finder.find(hashed=hashed))

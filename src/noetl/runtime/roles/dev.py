@@ -12,6 +12,7 @@ from noetl.catalog.playbooks import Registered
 from noetl.errors import NoetlError
 from noetl.playbook.checked import CheckedPlaybook
 from noetl.runtime.config import load_settings
+from noetl.runtime.confining import confine_tasks
 from noetl.runtime.own_nats import open_own_nats
 from noetl.runtime.playbook_files import read_playbook
 from noetl.runtime.roles.server import Serving, open_server
@@ -49,9 +50,12 @@ def run_dev(
 async def _settings(tell: Told, *, nats: bool) -> AsyncIterator[Settings]:
     """Give the settings; they name a NATS server of our own for the time of the block, if one is wanted."""
     if not nats:
-        yield load_settings()
+        settings = load_settings()
+        confine_tasks(settings, tell, shared=False)
+        yield settings
         return
     async with open_own_nats(os.environ) as (settings, server):
+        confine_tasks(settings, tell, shared=False)
         tell(f"NATS on {server.url}, its streams in {settings.runtime.home / 'nats'}")
         yield settings
 

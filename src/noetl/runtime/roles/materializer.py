@@ -11,6 +11,7 @@ from noetl.runtime.leftovers import bringing_leftovers
 from noetl.runtime.role_metrics import open_materializer_metrics
 from noetl.runtime.service import run_role
 from noetl.runtime.settings import Settings
+from noetl.runtime.stream_keys import StreamKeys
 from noetl.runtime.streams import open_stream
 from noetl.runtime.wiring import open_runtime
 from noetl.runtime.write_path import changes_of, open_materializer, open_shadow
@@ -28,13 +29,14 @@ async def _running(settings: Settings, tell: Callable[[str], None]) -> AsyncIter
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(open_runtime(settings, "materializer"))
         metrics, counts = await stack.enter_async_context(open_materializer_metrics(runtime, tell))
-        writes = await stack.enter_async_context(open_stream(settings, runtime.database, "writes"))
+        writes = await stack.enter_async_context(open_stream(settings, runtime.database, "writes", counts.refused))
         if settings.event_store.write_path == "shadow":
             left = partial(open_materializer, runtime, "leftovers", writes, count=counts.written)
             await stack.enter_async_context(bringing_leftovers(runtime.database, writes, left))
             await stack.enter_async_context(open_shadow(runtime, "materializer", told=metrics.hold))
             tell("comparing what would be written")
         else:
+            StreamKeys(settings).signing()
             own = open_materializer(runtime, "materializer", writes, told=metrics.hold, count=counts.written)
             await stack.enter_async_context(own)
             changes = changes_of(runtime, "materializer", writes)

@@ -15,6 +15,7 @@ from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.engine import Engine
 from noetl.runtime.background import open_background
 from noetl.runtime.config import load_settings
+from noetl.runtime.confining import confine_tasks
 from noetl.runtime.curated import open_curated
 from noetl.runtime.engine import open_engine
 from noetl.runtime.pipelines import open_functions, open_pipelines
@@ -44,6 +45,8 @@ class Serving:
 def run_server(tell: Callable[[str], None], *, host: str | None, port: int | None, slots: int) -> int:
     """Serve until a signal ends the process; address and port are those of the settings unless given."""
     settings = load_settings()
+    if slots:
+        confine_tasks(settings, tell, shared=True)
     return run_role(lambda stopping: open_server(settings, stopping, tell, host=host, port=port, slots=slots), tell)
 
 
@@ -70,7 +73,15 @@ async def open_server(
         metrics.watch_waiting(await stack.enter_async_context(open_waiting(runtime)))
         ways = metrics.write_path
         moving = open_write_path(
-            runtime, "server", tell, ways.acknowledged, metrics.relay, ways.lost, serves=True, beside=(people,)
+            runtime,
+            "server",
+            tell,
+            ways.acknowledged,
+            metrics.relay,
+            ways.lost,
+            ways.refused,
+            serves=True,
+            beside=(people,),
         )
         facts = await stack.enter_async_context(moving)
         engine = await stack.enter_async_context(open_engine(runtime, metrics=metrics))

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import cache, partial
 
 from noetl import __version__
 from noetl.api.hook_gate import HookLimits
 from noetl.api.listening import is_loopback
 from noetl.api.services import Services
+from noetl.catalog.evaluating import Evaluating
+from noetl.credentials.local_token import make_local_token
 from noetl.credentials.store import CredentialStore
 from noetl.credentials.tokens import ApiTokens
 from noetl.credentials.worker_secret import make_worker_secret
 from noetl.curated.reading import CuratedReads
 from noetl.dispatch.engine import Engine
 from noetl.errors import ConfigError
-from noetl.pipelines.lake_files import LakeFiles
+from noetl.model.stream import Scope
 from noetl.pipelines.pipelines import Pipelines
 from noetl.query.queries import Queries
 from noetl.runtime.engine import catalog_of, producer_of
-from noetl.runtime.pipelines import lake_of
+from noetl.runtime.outgoing import rights_of
+from noetl.runtime.pipelines import files_of
 from noetl.runtime.secrets import LocalSecrets, open_keyring
+from noetl.runtime.server_limits import limits_of
 from noetl.runtime.settings import Settings
 from noetl.runtime.streams import mirrors
 from noetl.runtime.telemetry import Metrics
@@ -68,7 +73,7 @@ def services_of(
         replay=people.replay,
         verifier=people.verifier,
         credentials=credentials,
-        secrets=None if credentials is None else cache(partial(LocalSecrets, people.settings, people.database)),
+        secrets=None if credentials is None else cache(_secrets(people, engine.catalog.plans.evaluating)),
         tokens=ApiTokens(people.database),
         metrics=metrics,
         lost_facts=lambda: metrics.write_path.lost_facts,
@@ -79,13 +84,21 @@ def services_of(
         auth_required=auth_required,
         default_scope=people.scope,
         worker_secret=None if auth_required else make_worker_secret(people.settings.key_directory),
+        local_token=None if auth_required else make_local_token(people.settings.key_directory),
         pipelines=pipelines,
-        lake=LakeFiles(lake_of(people.settings)),
+        lake=files_of(people.settings),
         queries=queries,
         curated=curated,
         scheduler=scheduler,
         hook_limits=_hook_limits(people.settings),
+        limits=limits_of(people.settings),
     )
+
+
+def _secrets(people: Runtime, evaluating: Evaluating) -> Callable[[Scope], LocalSecrets]:
+    """Return what gives the secrets of organizations, fetched with no more rights than each of them has here."""
+    rights = rights_of(people.settings, people.database)
+    return partial(LocalSecrets, people.settings, people.database, rights=rights, evaluating=evaluating)
 
 
 def _hook_limits(settings: Settings) -> HookLimits:

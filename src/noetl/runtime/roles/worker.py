@@ -12,7 +12,9 @@ from noetl.execute.worker import Worker
 from noetl.pipelines.pipelines import Pipelines
 from noetl.runtime.awaited_server import Waiting
 from noetl.runtime.config import load_settings
+from noetl.runtime.confining import confine_tasks
 from noetl.runtime.engine import open_engine, open_worker, producer_of
+from noetl.runtime.local_token import local_token_for
 from noetl.runtime.pipelines import open_pipelines, open_task_worker
 from noetl.runtime.remote_worker import open_remote_worker
 from noetl.runtime.role_endpoint import open_endpoint
@@ -28,6 +30,7 @@ from noetl.runtime.write_path_watch import watching
 def run_worker(tell: Callable[[str], None], *, slots: int | None, url: str | None, token: str | None) -> int:
     """Work until a signal ends the process: for the server at `url`, or on the database if neither it nor the settings name one."""
     settings = load_settings()
+    confine_tasks(settings, tell, shared=True)
     own = settings.worker
     wanted = slots or own.slots
     where = url or (own.server and own.server.get_secret_value())
@@ -35,7 +38,8 @@ def run_worker(tell: Callable[[str], None], *, slots: int | None, url: str | Non
 
     def start(stopping: Stopping) -> AbstractAsyncContextManager[object]:
         if where:
-            return _far(settings, where, Secret(shown) if shown else None, wanted, stopping, tell)
+            given = Secret(shown) if shown else local_token_for(where, settings.key_directory)
+            return _far(settings, where, given, wanted, stopping, tell)
         return _near(settings, wanted, tell)
 
     return run_role(start, tell)

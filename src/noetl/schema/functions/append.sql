@@ -74,6 +74,13 @@ BEGIN
         END IF;
         PERFORM noetl.insert_events(waits, p_tenant, p_organization, now_at, events, ARRAY[own.stream_id],
                                     ARRAY[own.shard], ARRAY[first_position], ARRAY[first_version]);
+        IF waits THEN
+            INSERT INTO noetl.pending_leaf (shard, first_position, events, leaves)
+            VALUES (own.shard, first_position + 1, own.size, own.leaves);
+        ELSE
+            PERFORM noetl.add_link(own.shard, first_position + 1, own.size, timestamptz_send(now_at),
+                                   int8send(first_version + 1) || int4send(own.size), own.leaves);
+        END IF;
         IF cardinality(p_types) > 0 THEN
             PERFORM noetl.apply_open_work(p_tenant, p_organization, p_types, now_at, events);
         END IF;

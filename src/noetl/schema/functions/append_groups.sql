@@ -39,7 +39,7 @@ BEGIN
            array_agg(a.stream_id ORDER BY a.place), array_agg(a.shard ORDER BY a.place), sum(a.keys)
     INTO a_group, a_slot, a_expected, a_size, a_stream, a_shard, keyed
     FROM unnest(appends) WITH ORDINALITY AS a (grp, slot, stream_id, shard, execution_id, expected_version, size, keys,
-                                               digest, event_ids, place);
+                                               digest, event_ids, leaves, place);
     SELECT array_agg(s.stream_id ORDER BY s.slot), array_agg(s.shard ORDER BY s.slot),
            array_agg(s.execution_id ORDER BY s.slot)
     INTO s_stream, s_shard, s_execution
@@ -229,6 +229,7 @@ BEGIN
             place[number] := shard_base[a_shard[number] + 1] + place[number];
         END LOOP;
         PERFORM noetl.insert_events(p_waits, p_tenant, p_organization, now_at, events, a_stream, a_shard, place, base);
+        PERFORM noetl.link_appends(p_waits, now_at, appends, place, base);
         IF cardinality(p_types) > 0 THEN
             PERFORM noetl.apply_work(p_tenant, p_organization, p_types, now_at, CASE WHEN written = many THEN events
                 ELSE ARRAY(SELECT e FROM unnest(events) AS e WHERE verdict[e.append] = 0) END);

@@ -4,9 +4,9 @@ CREATE OR REPLACE FUNCTION noetl.applied_by(said text) RETURNS text
         -- begin generated: functions that change rows
         WHEN said IN (
             'command.abandoned', 'command.attempt_failed', 'command.claimed', 'command.completed', 'command.failed',
-            'command.issued', 'execution.cancelled', 'execution.completed', 'execution.failed', 'execution.requested',
-            'frame.abandoned', 'frame.attempt_failed', 'frame.checkpointed', 'frame.committed', 'frame.dispatched',
-            'frame.failed', 'loop.shard.abandoned', 'loop.shard.attempt_failed', 'loop.shard.done',
+            'command.issued', 'command.returned', 'execution.cancelled', 'execution.completed', 'execution.failed',
+            'execution.requested', 'frame.abandoned', 'frame.attempt_failed', 'frame.checkpointed', 'frame.committed',
+            'frame.dispatched', 'frame.failed', 'loop.shard.abandoned', 'loop.shard.attempt_failed', 'loop.shard.done',
             'loop.shard.enqueued', 'loop.shard.failed', 'playbook.completed', 'playbook.failed', 'stage.closed',
             'stage.opened', 'workflow.completed', 'workflow.failed'
         ) THEN 'apply_open_work'

@@ -34,7 +34,7 @@ BEGIN
                 lease_until = p_now + make_interval(secs => lease_seconds)
             WHERE tenant_id = p_tenant AND organization_id = p_organization AND execution_id = e.execution_id
               AND command_id = e.command_id;
-        WHEN 'command.abandoned', 'command.attempt_failed' THEN
+        WHEN 'command.abandoned', 'command.attempt_failed', 'command.returned' THEN
             UPDATE noetl.command SET status = 'PENDING', worker = NULL, lease_token = NULL, lease_until = NULL,
                 last_heartbeat = NULL,
                 available_at = p_now + make_interval(secs => coalesce((meta ->> 'delay_seconds')::double precision, 0))

@@ -1,11 +1,14 @@
 CREATE OR REPLACE FUNCTION noetl.materialize(
-    p_stream text, p_created text, p_shard smallint, p_sequence bigint, p_message_id text, p_token uuid, p_rows json
+    p_stream text, p_created text, p_shard smallint, p_sequence bigint, p_message_id text, p_token uuid, p_rows json,
+    p_leaves bytea
 ) RETURNS TABLE(written bigint, repeated bigint, last_position bigint)
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     came     noetl.event[];
     fresh    noetl.event[];
     own      noetl.event[];
+    proofs   bytea[];
+    leaves   bytea[];
     versions bigint[];
     times    timestamptz[];
     upto     bigint;
@@ -23,7 +26,9 @@ BEGIN
     FROM json_array_elements(p_rows) WITH ORDINALITY AS x (body, place),
          LATERAL json_populate_record(NULL::noetl.event, x.body) AS r;
     -- Delivered again, or twice in one batch: the first stands.
-    SELECT coalesce(array_agg(came[first.n] ORDER BY first.n), '{}') INTO fresh
+    SELECT coalesce(array_agg(came[first.n] ORDER BY first.n), '{}'),
+           array_agg(substring(p_leaves FROM first.n * 32 - 31 FOR 32) ORDER BY first.n)
+    INTO fresh, proofs
     FROM (SELECT min(n) AS n FROM generate_subscripts(came, 1) AS n
           GROUP BY (came[n]).execution_id, (came[n]).event_id, (came[n]).tenant_id, (came[n]).organization_id) AS first
     WHERE NOT EXISTS (
@@ -57,17 +62,20 @@ BEGIN
                      AND p.stream_id = (fresh[n]).stream_id) END) OVER (ORDER BY n) AS upto
         FROM generate_subscripts(fresh, 1) AS n
     ), waiting AS MATERIALIZED (
-        SELECT ROW (p.*)::noetl.event AS r, p.position AS place, (SELECT min(a.n) FROM asked AS a WHERE a.upto >= p.position) AS before
+        SELECT ROW (p.*)::noetl.event AS r, p.position AS place, (SELECT min(a.n) FROM asked AS a WHERE a.upto >= p.position) AS before,
+               (SELECT substring(l.leaves FROM (p.position - l.first_position)::integer * 32 + 1 FOR 32)
+                FROM noetl.pending_leaf AS l WHERE l.shard = p_shard AND l.first_position <= p.position
+                ORDER BY l.first_position DESC LIMIT 1) AS leaf
         FROM noetl.pending_event AS p WHERE p.shard = p_shard AND p.position <= (SELECT max(a.upto) FROM asked AS a)
     ), taken AS (
-        SELECT w.before AS n, 0 AS class, w.place, w.r FROM waiting AS w
+        SELECT w.before AS n, 0 AS class, w.place, w.r, w.leaf FROM waiting AS w
         UNION ALL
-        SELECT n, 1, 0, fresh[n] FROM generate_subscripts(fresh, 1) AS n
+        SELECT n, 1, 0, fresh[n], proofs[n] FROM generate_subscripts(fresh, 1) AS n
         WHERE NOT EXISTS (
             SELECT FROM waiting AS w WHERE (w.r).execution_id = (fresh[n]).execution_id AND (w.r).event_id = (fresh[n]).event_id
                AND (w.r).tenant_id = (fresh[n]).tenant_id AND (w.r).organization_id = (fresh[n]).organization_id)
     ), told AS (
-        SELECT t.r, row_number() OVER way AS nth,
+        SELECT t.r, t.leaf, row_number() OVER way AS nth,
                coalesce((t.r).stream_version, known.version + row_number() OVER (
                    PARTITION BY (t.r).tenant_id, (t.r).organization_id, (t.r).stream_id, (t.r).stream_version IS NULL
                    ORDER BY t.n, t.class, t.place)) AS version,
@@ -78,8 +86,9 @@ BEGIN
         WINDOW way AS (ORDER BY t.n, t.class, t.place)
     )
     SELECT coalesce(array_agg(t.r ORDER BY t.nth), '{}'), array_agg(t.version ORDER BY t.nth),
-           array_agg(t.so_far ORDER BY t.nth), (SELECT max(a.upto) FROM asked AS a)
-    INTO own, versions, times, upto FROM told AS t;
+           array_agg(t.so_far ORDER BY t.nth), (SELECT max(a.upto) FROM asked AS a),
+           array_agg(t.leaf ORDER BY t.nth)
+    INTO own, versions, times, upto, leaves FROM told AS t;
     written := cardinality(own);
     last_position := 0;
 
@@ -120,6 +129,13 @@ BEGIN
             r.current_item, r.payload_ref, r.fields_ref
             -- end generated
         FROM generate_subscripts(own, 1) AS n, LATERAL (SELECT (own[n]).*) AS r;
+        PERFORM noetl.add_link(
+            p_shard, head - written + 1, written::integer,
+            CASE WHEN min(times[n]) = max(times[n]) THEN timestamptz_send(min(times[n]))
+                 ELSE string_agg(timestamptz_send(times[n]), ''::bytea ORDER BY n) END,
+            string_agg(int8send(versions[n]) || int4send(1), ''::bytea ORDER BY n),
+            string_agg(leaves[n], ''::bytea ORDER BY n))
+        FROM generate_series(1, written) AS n;
         IF facts THEN
             UPDATE noetl.stream AS known SET version = greatest(known.version, reached.version)
             FROM (SELECT (own[n]).tenant_id, (own[n]).organization_id, (own[n]).stream_id, max(versions[n]) AS version
@@ -128,6 +144,8 @@ BEGIN
               AND known.stream_id = reached.stream_id;
         END IF;
         DELETE FROM noetl.pending_event AS p WHERE p.shard = p_shard AND p.position <= upto;
+        DELETE FROM noetl.pending_leaf AS l
+        WHERE l.shard = p_shard AND l.first_position <= upto AND l.first_position + l.events - 1 <= upto;
     END IF;
     INSERT INTO noetl.materialized AS m (stream_name, shard, sequence, message_id, stream_created, written)
     VALUES (p_stream, p_shard, p_sequence, p_message_id, p_created, materialize.written)

@@ -11,7 +11,8 @@ BEGIN
         SELECT grp, execution, 'command' AS name, command AS id FROM said
         WHERE type IN (
             -- begin generated: types that move the lease of a command
-            'command.abandoned', 'command.attempt_failed', 'command.claimed', 'command.completed', 'command.failed'
+            'command.abandoned', 'command.attempt_failed', 'command.claimed', 'command.completed', 'command.failed',
+            'command.returned'
             -- end generated
         )
         UNION ALL

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from noetl.errors import Corrupt, Unavailable
 from noetl.model.stream import Scope
+from noetl.spark.integrity.reading import reading
 from noetl.spark.lake import Lake
 
 _BATCH_ROWS: Final = 16_384
@@ -103,8 +104,14 @@ class ShardFiles:
             raise Unavailable(
                 f"file {path} of the event lake is gone", hint="it was put together with others meanwhile; try again"
             ) from None
-        with opened:
-            yield pq.ParquetFile(opened, metadata=footer, read_dictionary=shared, pre_buffer=True)
+        with reading(path), opened:
+            yield pq.ParquetFile(
+                opened,
+                metadata=footer,
+                read_dictionary=shared,
+                pre_buffer=True,
+                page_checksum_verification=True,
+            )
 
     def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Keep what is the organization's, the shard's, and not too late."""

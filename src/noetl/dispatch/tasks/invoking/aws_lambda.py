@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
@@ -19,14 +20,23 @@ _TAKEN: Final = 202
 class LambdaInvoker:
     """Invokes `config.function` of a job: a name or an ARN."""
 
-    def __init__(self, *, region: str | None = None, endpoint_url: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        granted: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._granted = granted
         self._region = region
         self._endpoint = endpoint_url
         self._client: Any = None
         self._opening = asyncio.Lock()
 
     async def invoke(self, grant: TaskGrant) -> None:
-        """Send a grant."""
+        """Send a grant, with the identity of the process where that is granted."""
+        if self._granted is not None:
+            await self._granted()
         event = msgspec.json.encode(grant)
         if len(event) > LIMIT_BYTES:
             raise InputError(

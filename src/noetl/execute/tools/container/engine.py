@@ -108,7 +108,11 @@ class EngineRun:
         own = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
         try:
             return await run_process(
-                [self._program, *arguments], env={**(env or {}), **own}, deadline=deadline, given=given
+                [self._program, *arguments],
+                env={**(env or {}), **own},
+                deadline=deadline,
+                given=given,
+                confined=False,  # the engine's own client: what it starts has a container around it
             )
         except OSError as problem:
             raise Unavailable(f"{self._program} cannot be started: {problem.strerror}") from None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from noetl.execute.tools.http_connection import TooLarge
 from noetl.execute.tools.mcp.messages import LIMIT, answers, notification, parsed, reply_to, request, result_of
-from noetl.execute.tools.shell_process import Capture, clean_environment, kill_group
+from noetl.execute.tools.shell_process import Capture, ToolProcess, clean_environment
 
 _KEPT_OF_ERRORS: Final = 64 * 1024
 _SHOWN: Final = 2_000
@@ -28,10 +27,11 @@ class ServerEnded(Exception):
 class StdioChannel:
     """A way to a server that is a process, the first of a process group of its own."""
 
-    def __init__(self, process: asyncio.subprocess.Process, errors: Capture) -> None:
+    def __init__(self, started: ToolProcess, errors: Capture) -> None:
+        process = started.process
         assert process.stdin is not None
         assert process.stdout is not None
-        self._process, self._errors = process, errors
+        self._started, self._process, self._errors = started, process, errors
         self._input, self._output = process.stdin, process.stdout
         self._number = 0
         self._unanswered: int | None = None
@@ -41,15 +41,14 @@ class StdioChannel:
         """Start the server; OSError when it cannot be. It knows of the worker's environment what a shell task does."""
         errors = Capture(_KEPT_OF_ERRORS)
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
+            process = await ToolProcess.start(
+                command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors.writer,
                 limit=LIMIT,
                 cwd=cwd,
                 env={**clean_environment(), **env},
-                start_new_session=True,
             )
         except BaseException:
             errors.close()
@@ -84,7 +83,7 @@ class StdioChannel:
         try:
             await asyncio.shield(self._ended())
         finally:
-            kill_group(self._process.pid)
+            await asyncio.shield(self._started.kill())
             self._errors.close()
 
     async def _ended(self) -> None:
@@ -92,10 +91,8 @@ class StdioChannel:
         # One that still works on a request may take long to look at its input.
         if self._unanswered is None and await self._ends_within(_GRACE_SECONDS):
             return
-        kill_group(self._process.pid, signal.SIGTERM)
-        if not await self._ends_within(_GRACE_SECONDS):
-            kill_group(self._process.pid)
-            await self._process.wait()
+        self._started.ask_to_end()
+        await self._ends_within(_GRACE_SECONDS)
 
     async def _ends_within(self, seconds: float) -> bool:
         try:

@@ -15,6 +15,7 @@ _ENDINGS: Final = {
     "completed": types_of_attempts("completed"),
     "failed": types_of_attempts("failed", "attempt_failed"),
     "abandoned": types_of_attempts("abandoned"),
+    "returned": types_of_attempts("returned"),
     "skipped": types_of_attempts("skipped"),
     "cancelled": types_of_attempts("cancelled"),
 }
@@ -111,8 +112,8 @@ ATTEMPTS: Final = Fact(
         "runtime string: Where a task runs.",
         "worker string: Who worked.",
         "application_id string: The application Spark ran it under.",
-        "result string: `completed`, `failed`, `abandoned` (its worker was lost), `skipped`, `cancelled`, `stopped` (its"
-        " execution ended first) or `running`.",
+        "result string: `completed`, `failed`, `abandoned` (its worker was lost), `returned` (its worker handed it back),"
+        " `skipped`, `cancelled`, `stopped` (its execution ended first) or `running`.",
         "error string: Why it failed.",
         "error_kind string: The word for why.",
         "rows bigint: Rows of a frame.",

@@ -1,0 +1,173 @@
+"""Hashes every file that can be read, and says which are not what was committed and which task builds them again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+from noetl.errors import NoetlError
+from noetl.ledger.database import Database
+from noetl.model.dataset import FileEntry, Manifest
+from noetl.model.stream import Scope
+from noetl.payloads.port import PayloadStore
+from noetl.pipelines.damage.reachable import Reachable, reachable_versions
+from noetl.pipelines.lake_files import LakeFiles
+from noetl.pipelines.manifests import Manifests
+from noetl.spark.integrity.checking import Damage
+
+_TOGETHER: Final = 4
+"""Files that are hashed at a time."""
+
+
+class DamagedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that is not what was committed, and who can build it again."""
+
+    dataset: str
+    dag: str
+    job: str
+    dataset_version: str
+    partition_key: str
+    versions: tuple[int, ...]
+    """The versions of the partition that name it, the newest first."""
+    current: bool
+    """Whether the last version of the partition is among them."""
+    serving: bool
+    """Whether readers have the generation now."""
+    task_id: str
+    """The task that wrote it."""
+    entry: FileEntry
+    damage: Damage
+
+    def sentence(self) -> str:
+        """Say it to a person."""
+        where = f"{self.dataset}, generation {self.dataset_version[:8]}, partition {self.partition_key}"
+        return f"{where}: {self.entry.path}: {self.damage.sentence()}"
+
+    def remedy(self) -> str:
+        """Say who can build it again."""
+        wrote = f"task {self.task_id} of {self.dag}.{self.job} wrote it"
+        if self.current and self.serving:
+            return f"{wrote}; `noetl datasets repair {self.dataset}` has it built again"
+        if self.current:
+            return (
+                f"{wrote}; its generation does not serve: restore the file from a copy, or let its version serve first"
+            )
+        return f"{wrote}; only older versions have it: `noetl datasets repair {self.dataset}` puts equal bytes back"
+
+
+class FilesReport(msgspec.Struct, kw_only=True):
+    """What was looked at, and what is wrong."""
+
+    files: int = 0
+    bytes: int = 0
+    hashed: bool = True
+    """Whether every file was hashed; otherwise those alone whose stamp is not the one of their manifest."""
+    damaged: list[DamagedFile] = []
+    unreadable: list[str] = []
+    """Manifests that could not be read, so that nothing is known of their files."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything is what was committed."""
+        return not self.damaged and not self.unreadable
+
+
+class DamageFinder:
+    """Looks through the files of one organization."""
+
+    def __init__(self, scope: Scope, database: Database, payloads: PayloadStore, files: LakeFiles) -> None:
+        self._scope = scope
+        self._database = database
+        self._manifests = Manifests(scope, payloads)
+        self._files = files
+
+    async def find(
+        self,
+        generations: Collection[str] | None = None,
+        *,
+        hashed: bool = True,
+        progress: Callable[[int], None] = lambda size: None,
+    ) -> FilesReport:
+        """Look at every file of these generations, or of all; `progress` is told the bytes of each."""
+        async with self._database.transaction(self._scope) as connection:
+            versions = await reachable_versions(connection, generations)
+        report = FilesReport(hashed=hashed)
+        for _, group in groupby(versions, key=lambda one: (one.dataset_version, one.partition_key)):
+            named = [(one, await self._manifest(one, report)) for one in group]
+            await self._partition(named, report, progress)
+        return report
+
+    async def entries(self, generations: Collection[str], *, current: bool = False) -> list[FileEntry]:
+        """Return every file that can be read of these generations, or that their last versions name; none is opened."""
+        async with self._database.transaction(self._scope) as connection:
+            versions = [one for one in await reachable_versions(connection, generations) if one.current or not current]
+        report = FilesReport()
+        named = [(one, await self._manifest(one, report)) for one in versions]
+        return [entry for _, (entry, _) in _files(named)]
+
+    async def _partition(
+        self,
+        named: Sequence[tuple[Reachable, Manifest | None]],
+        report: FilesReport,
+        progress: Callable[[int], None],
+    ) -> None:
+        gate = asyncio.Semaphore(_TOGETHER)
+        look = self._files.checks.damage if report.hashed else self._files.checks.quick_damage
+
+        async def one(entry: FileEntry, versions: list[Reachable]) -> DamagedFile | None:
+            async with gate:
+                damage = await asyncio.to_thread(look, entry)
+            progress(entry.bytes)
+            return None if damage is None else _told(entry, versions, named, damage)
+
+        files = dict(_files(named))
+        report.files += len(files)
+        report.bytes += sum(entry.bytes for entry, _ in files.values())
+        found = await asyncio.gather(*(one(entry, versions) for entry, versions in files.values()))
+        report.damaged += [each for each in found if each is not None]
+
+    async def _manifest(self, one: Reachable, report: FilesReport) -> Manifest | None:
+        try:
+            return (await self._manifests.get([one.manifest]))[one.manifest.sha256]
+        except NoetlError as problem:
+            where = f"{one.dataset}, generation {one.dataset_version[:8]}, partition {one.partition_key}"
+            report.unreadable.append(f"{where}: the manifest of version {one.version}: {problem.message}")
+            return None
+
+
+def _files(
+    named: Sequence[tuple[Reachable, Manifest | None]],
+) -> Iterator[tuple[str, tuple[FileEntry, list[Reachable]]]]:
+    """Give each file of a partition once, with the versions that name it."""
+    found: dict[str, tuple[FileEntry, list[Reachable]]] = {}
+    for one, manifest in named:
+        for entry in () if manifest is None else manifest.files:
+            found.setdefault(entry.path, (entry, []))[1].append(one)
+    yield from found.items()
+
+
+def _told(
+    entry: FileEntry,
+    versions: Sequence[Reachable],
+    named: Sequence[tuple[Reachable, Manifest | None]],
+    damage: Damage,
+) -> DamagedFile:
+    newest = versions[0]
+    brought = next((one for one, _ in named if one.version == entry.added), versions[-1])
+    return DamagedFile(
+        dataset=newest.dataset,
+        dag=newest.dag,
+        job=newest.job,
+        dataset_version=newest.dataset_version,
+        partition_key=newest.partition_key,
+        versions=tuple(one.version for one in versions),
+        current=any(one.current for one in versions),
+        serving=newest.serving,
+        task_id=brought.task_id,
+        entry=entry,
+        damage=damage,
+    )

@@ -1,0 +1,41 @@
+"""Finds the token for a server of this machine: its address goes in, the token of the project comes out if it is safe to show."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from noetl.api.connections.peer import TABLES, listening_users
+from noetl.api.listening import is_loopback
+from noetl.credentials.local_token import find_local_token
+from noetl.credentials.secret import Secret
+
+
+def local_token_for(url: str, key_directory: Path, tables: Path = TABLES) -> Secret | None:
+    """Return the token in a key directory for a server on the loopback; None for any other.
+
+    Any account can listen on a port that is free, and would be shown the token. Where the owner of the port can be seen, it is
+    shown to our own account and root alone; such a server sees by itself whose process asks, so nothing is lost.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or 80
+    except ValueError:
+        return None
+    if parts.scheme != "http" or not is_loopback(host):
+        return None
+    if (tables / "tcp").exists():
+        users = set().union(*(listening_users((one, port), tables) for one in _addresses(host)))
+        if not users or not users <= {0, os.geteuid()}:
+            return None
+    return find_local_token(key_directory)
+
+
+def _addresses(host: str) -> set[str]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return set()
+    return {str(address[0]) for *_, address in found}

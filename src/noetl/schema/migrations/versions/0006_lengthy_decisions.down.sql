@@ -1,0 +1,1 @@
+DROP TABLE noetl.decision_begun;

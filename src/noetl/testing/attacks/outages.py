@@ -1,0 +1,59 @@
+"""Parts of the platform that go away and come back: a directory that is taken away, a disk that is full, gates for rows."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import IO
+
+from noetl.payloads.local import LocalBucket
+
+
+class Gate:
+    """Two pipes between a test and a shell task: the task says that it has begun, and waits until it may go on."""
+
+    def __init__(self, home: Path, name: str = "gate") -> None:
+        self._begun, self._go = home / f"{name}.begun", home / f"{name}.go"
+        os.mkfifo(self._begun)
+        os.mkfifo(self._go)
+
+    @property
+    def command(self) -> str:
+        """What a shell runs to pass it."""
+        return f"echo > {self._begun}; cat {self._go} > /dev/null"
+
+    async def reached(self) -> None:
+        """Wait until a task stands before it."""
+        await asyncio.to_thread(self._begun.read_text)
+
+    async def open(self) -> None:
+        """Let the task that stands before it go on."""
+        await asyncio.to_thread(self._go.write_text, "on")
+
+
+class LostDirectory:
+    """The directory of a local store, which can be taken away as an unmounted disk is."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._elsewhere = root, root.with_name(f"{root.name}.elsewhere")
+
+    def take_away(self) -> None:
+        """Let it be gone."""
+        self._root.rename(self._elsewhere)
+
+    def bring_back(self) -> None:
+        """Let it be there again, with what it held."""
+        self._elsewhere.rename(self._root)
+
+
+class FullDisk(LocalBucket):
+    """A local store on a disk that can be full: what is written then goes to a device that has no room."""
+
+    is_full = False
+
+    def _write(self, target: Path, spool: IO[bytes], *, replace: bool) -> bool:
+        if self.is_full:
+            with Path("/dev/full").open("wb", buffering=0) as device:
+                device.write(b"x")
+        return super()._write(target, spool, replace=replace)

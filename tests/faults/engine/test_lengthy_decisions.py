@@ -1,0 +1,37 @@
+"""A process that is killed while it decides leaves its count, and its execution ends instead of killing one after another."""
+
+from __future__ import annotations
+
+import pytest
+from tests.faults.engine.ground import Ground
+from tests.faults.engine.playbooks import playbook
+
+from noetl.dispatch.executions import DECISIONS_BEGUN_MAX
+from noetl.testing.attacks.documents import LENGTHY_TEMPLATE
+
+pytestmark = [pytest.mark.service, pytest.mark.fault]
+
+ARC = f"""
+  - step: first
+    tool: {{kind: python, code: "result = 1"}}
+    next: {{arcs: [{{step: second, when: "{LENGTHY_TEMPLATE}"}}]}}
+  - step: second
+    tool: {{kind: noop}}
+"""
+
+
+async def test_a_decision_that_kills_its_process_ends_its_execution(ground: Ground) -> None:
+    """INV-189: the count is in the database before anything is evaluated."""
+    execution_id = await ground.start(playbook("lengthy", ARC))
+    await ground.process(fault="decide.lengthy=kill").killed()
+    running = ground.engine._stores.running
+    head = await running.head(ground.scope, execution_id)
+    assert head is not None
+    # The process that was killed is counted already; the others die here.
+    for begun in range(2, DECISIONS_BEGUN_MAX + 1):
+        assert await running.deciding(ground.scope, execution_id, head.version) == begun
+    ground.process()
+    state = await ground.finished(execution_id)
+    assert state.status == "FAILED"
+    assert "playbook faults/lengthy: deciding what follows step first was begun 5 times" in (state.error or "")
+    await ground.assert_clean()

@@ -1,0 +1,101 @@
+"""Files are held against their manifests: what changes is noticed, what was proven is not hashed again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from noetl.errors import Damaged
+from noetl.model.dataset import FileEntry
+from noetl.spark.integrity.checking import UNBOUNDED, Checks
+from noetl.spark.integrity.proofs import Proofs, node_proofs
+from noetl.spark.integrity.stamps import stat
+from noetl.spark.lake import Lake
+from noetl.spark.obstore_files import read_table, write_table
+from noetl.testing.attacks import files as attacks
+
+ROWS = pa.table({"id": pa.array(range(40), pa.int64()), "amount": pa.array(range(40), pa.int32())})
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def entry(lake: Lake) -> FileEntry:
+    return write_table(lake, "a/part.parquet", ROWS)
+
+
+@pytest.fixture
+def file(lake: Lake, entry: FileEntry) -> Path:
+    assert lake.directory is not None
+    return lake.directory / entry.path
+
+
+def test_a_page_that_lost_a_bit_is_refused_by_pyarrow(lake: Lake, entry: FileEntry, file: Path) -> None:
+    """INV-184."""
+    attacks.flip_a_bit(file, column="amount", unseen=True)
+    assert not pq.read_table(file).equals(ROWS)
+    with pytest.raises(Damaged, match=r"cannot be read: .*checksum"):
+        read_table(lake, entry)
+
+
+@pytest.mark.parametrize("attack", attacks.VISIBLE.values(), ids=attacks.VISIBLE.keys())
+def test_damage_is_refused_at_a_look(lake: Lake, entry: FileEntry, file: Path, attack: attacks.Attack) -> None:
+    """INV-183."""
+    attack(file)
+    with pytest.raises(Damaged, match=entry.path) as refused:
+        Checks(lake).unchanged([entry])
+    assert "noetl datasets repair" in str(refused.value.hint)
+    assert (Checks(lake).damage(entry) is None, Checks(lake).quick_damage(entry) is None) == (False, False)
+
+
+def test_an_entry_without_a_stamp_is_checked_by_size(lake: Lake, entry: FileEntry, file: Path) -> None:
+    """INV-183: what was committed before stamps were kept is not hashed for that."""
+    old = msgspec.structs.replace(entry, stamp="")
+    attacks.touch(file)
+    Checks(lake).unchanged([old])
+    attacks.cut_short(file)
+    with pytest.raises(Damaged, match="bytes instead of"):
+        Checks(lake).unchanged([old])
+
+
+def test_a_restored_copy_is_hashed_once_and_read(lake: Lake, entry: FileEntry, file: Path, tmp_path: Path) -> None:
+    """INV-183: the time of a file alone is no damage."""
+    attacks.touch(file)
+    checks = Checks(lake, Proofs(tmp_path / "log"))
+    checks.unchanged([entry])
+    assert checks.proven([entry], UNBOUNDED).files == 0
+
+
+def test_proofs_are_shared_by_processes_and_end_with_the_file(
+    lake: Lake, entry: FileEntry, file: Path, tmp_path: Path
+) -> None:
+    """INV-185: a file whose time was set back has another time of its inode's change."""
+    assert entry.stamp == f"mtime:{file.stat().st_mtime_ns}"
+    assert Checks(lake, node_proofs(tmp_path, lake)).proven([entry], UNBOUNDED).files == 1
+    another = Checks(lake, node_proofs(tmp_path, lake))
+    assert another.proven([entry], UNBOUNDED).files == 0
+    assert node_proofs(tmp_path, Lake(str(tmp_path / "other"))).holds(entry, stat(lake, entry.path)) is False
+    attacks.flip_a_bit(file, column="amount", unseen=True)
+    another.unchanged([entry])
+    with pytest.raises(Damaged, match="its SHA-256 is"):
+        another.proven([entry], UNBOUNDED)
+
+
+def test_a_log_that_was_torn_or_cannot_be_written_only_costs_time(lake: Lake, entry: FileEntry, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    Checks(lake, Proofs(log)).proven([entry], UNBOUNDED)
+    whole = log.read_bytes()
+    assert (len(whole), oct(log.stat().st_mode)[-3:]) == (66, "600")
+    log.write_bytes(b"\xff" * 40 + b"\n" + whole[:20])
+    assert Checks(lake, Proofs(log)).proven([entry], UNBOUNDED).files == 1
+    nowhere = tmp_path / "file" / "log"
+    (tmp_path / "file").write_text("no directory")
+    checks = Checks(lake, Proofs(nowhere))
+    assert [checks.proven([entry], UNBOUNDED).files for _ in range(2)] == [1, 0]
