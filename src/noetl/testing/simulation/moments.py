@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 from noetl.model.event import Event
+
+Standing = Literal["runs", "waits", "over"]
+_AFTERWARDS: Final[dict[str, Standing]] = {
+    "slot.claimed": "runs",
+    "slot.attempt_failed": "waits",
+    "slot.abandoned": "waits",
+    "slot.succeeded": "over",
+    "slot.failed": "over",
+}
+"""How a moment stands after an event of it."""
 
 
 class Moments:
     """The slots of a schedule, by the events that were recorded of them."""
 
     def __init__(self) -> None:
-        self._slots: dict[str, tuple[int, bool]] = {}
-        """For each moment the last attempt, and whether it runs."""
+        self._slots: dict[str, tuple[int, Standing]] = {}
+        """For each moment the last attempt, and how it stands."""
 
     @property
     def count(self) -> int:
@@ -21,10 +33,11 @@ class Moments:
         """Take an event of a slot, and say what is wrong with it."""
         if "plan_time" not in event.meta:
             return None
-        moment, attempt = event.meta["plan_time"], event.meta["attempt"]
-        before, runs = self._slots.get(moment, (0, False))
-        claimed = event.event_type == "slot.claimed"
-        self._slots[moment] = (attempt, claimed)
-        if claimed:
-            return None if attempt == before + 1 and not runs else f"{moment} is claimed twice"
-        return None if attempt == before and runs else f"attempt {attempt} of {moment} ends, and does not run"
+        kind, moment, attempt = event.event_type, event.meta["plan_time"], event.meta["attempt"]
+        before, standing = self._slots.get(moment, (0, "waits"))
+        self._slots[moment] = (attempt, _AFTERWARDS[kind])
+        if kind == "slot.claimed":
+            return None if attempt == before + 1 and standing == "waits" else f"{moment} is claimed twice"
+        # A moment that waited for another attempt until it was too old is given up without one.
+        ends_here = standing == "runs" or (standing == "waits" and kind == "slot.failed")
+        return None if attempt == before and ends_here else f"attempt {attempt} of {moment} ends, and does not run"
