@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(seeds: range, mutation: Mutation, *, quiet: bool) -> tuple[int, Outcome | None]:
     outcome = None
     for ran, seed in enumerate(seeds, 1):
-        outcome = simulate(scenario_of(seed, mutation.only), mutation)
+        outcome = simulate(scenario_of(seed, mutation.only, mutation.late), mutation)
         if outcome.broken is not None:
             return ran, outcome
         if not quiet and ran % 50 == 0 and sys.stderr.isatty():

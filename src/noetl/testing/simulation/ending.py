@@ -41,7 +41,7 @@ def _check_outcome(world: World, one: Wanted, execution_id: int, cancelled: set[
     fails = one.shape in ("ring", "failing") or bool(one.bad)
     if fails is (status == "playbook.completed"):
         watch.fail("work without a fault of its own succeeds", f"{one.name} ended with {status}")
-    if one.shape in ("loop", "fanout"):
+    if one.shape in ("loop", "fanout", "resumed"):
         wanted = {"rows": one.rows, "failed": len(one.bad)}
         if (found := watch.results.get(execution_id)) != wanted:
             watch.fail("a row counts once", f"{one.name} came to {found}, not {wanted}")

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-ProcessFaultKind = Literal["crash", "pause"]
+ProcessFaultKind = Literal["crash", "pause", "stop"]
 WorldFaultKind = Literal["clock", "store_away", "cancel"]
 MessageFaultKind = Literal["lose_request", "late_request", "repeat", "lose_answer", "late_answer"]
 MESSAGE_FAULTS: tuple[MessageFaultKind, ...] = ("lose_request", "late_request", "repeat", "lose_answer", "late_answer")
@@ -34,6 +34,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
                 return f"{self.who} is killed, and starts again {self.seconds:g} s later"
             case "pause":
                 return f"{self.who} stands still for {self.seconds:g} s"
+            case "stop":
+                return f"{self.who} is asked to stop, and starts again {self.seconds:g} s later"
             case "clock":
                 return f"the database's clock is set {'forward' if self.seconds > 0 else 'back'} by {abs(self.seconds):g} s"
             case "store_away":
@@ -61,7 +63,18 @@ class MessageFault(msgspec.Struct, frozen=True, kw_only=True):
         return f"message {self.number} of {self.who} {word}"
 
 
-AnyFault = Fault | MessageFault
+class WriteFault(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happens to one write of one type of event, by its number: it waits on its way to the ledger."""
+
+    event_type: str
+    number: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"write {self.number} of {self.event_type} reaches the ledger {self.seconds:g} s late"
+
+
+AnyFault = Fault | MessageFault | WriteFault
 
 
 def planned(seed: int, processes: Sequence[str], workers: Sequence[str]) -> list[AnyFault]:

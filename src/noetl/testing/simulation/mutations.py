@@ -21,9 +21,11 @@ from noetl.model.lease import Proof
 from noetl.model.stream import Scope
 from noetl.plan import decide
 from noetl.project.memory import MemoryProjectionStore
+from noetl.testing.simulation.aiming import SHOWN_IN
 from noetl.testing.simulation.chance import replaced
 from noetl.testing.simulation.outboxes import MemoryOutbox
 from noetl.testing.simulation.playbooks import Shape
+from noetl.testing.simulation.transitions import types_in
 from noetl.testing.simulation.watched import WatchedLedger
 
 Forgotten = tuple[str, str, str]
@@ -40,6 +42,8 @@ class Mutation:
     """The invariants that it breaks; none are named where it may be any."""
     only: Shape | None = None
     """The shape of executions that it is looked for in; None where it shows anywhere."""
+    late: str | None = None
+    """The type of event whose writes are held up where it is looked for."""
     is_rare: bool = False
     """Whether it takes so many seeds to find that `make test-slow` looks for it."""
     forgets: frozenset[Forgotten] = frozenset()
@@ -72,11 +76,6 @@ def forgetting(forget: Callable[[Transition], Transition]) -> Callable[[Any], An
     return lambda part: Unfenced(part, forget) if isinstance(part, WatchedLedger) else part
 
 
-def types_in(transition: Transition) -> set[str]:
-    """Return the types of events in a transition."""
-    return {draft.event_type for append in transition.appends for draft in append.drafts}
-
-
 def _without(kind: str, table: str, modes: Sequence[str]) -> Callable[[Transition], Transition]:
     def stays(fence: Fence) -> bool:
         return fence.table != table or fence.mode not in modes
@@ -94,7 +93,8 @@ def _fence(kind: str, table: str, *modes: str, only: Shape | None = None, rare: 
         f"fence-of-{kind}-on-{'-or-'.join(modes)}-{table}",
         f"{kind} is recorded without asking whether the {table} is {' or '.join(modes)}.",
         frozenset(),
-        only,
+        only or SHOWN_IN[kind],
+        None if rare else kind,
         rare,
         frozenset((kind, table, mode) for mode in modes),
         forgetting(_without(kind, table, modes)),
@@ -177,34 +177,34 @@ def _no_limits() -> Iterator[None]:
 
 FENCES: Final = (
     _fence("command.claimed", "command", "free"),
-    _fence("command.completed", "command", "held", rare=True),
-    _fence("command.failed", "command", "held", only="failing", rare=True),
-    _fence("command.attempt_failed", "command", "held", only="loop", rare=True),
-    _fence("command.abandoned", "command", "expired", only="chain"),
-    _fence("frame.dispatched", "command", "held", only="loop", rare=True),
-    _fence("frame.dispatched", "frame", "free", only="loop"),
-    _fence("frame.committed", "frame", "held", only="loop", rare=True),
-    _fence("frame.abandoned", "frame", "expired", only="loop"),
-    _fence("loop.shard.enqueued", "command", "held", only="fanout", rare=True),
-    _fence("loop.shard.enqueued", "frame", "free", only="fanout"),
-    _fence("loop.shard.done", "frame", "held", only="fanout", rare=True),
-    _fence("loop.shard.attempt_failed", "frame", "held", only="fanout", rare=True),
-    _fence("loop.shard.abandoned", "frame", "expired", only="fanout"),
-    _fence("execution.requested", "command", "free", only="child", rare=True),
-)
-
-UNSEEN: Final = (
+    _fence("command.completed", "command", "held"),
+    _fence("command.failed", "command", "held"),
+    _fence("command.failed", "command", "expired", only="long"),
+    _fence("command.attempt_failed", "command", "held", rare=True),
+    _fence("command.abandoned", "command", "expired"),
+    _fence("command.abandoned", "frame", "held", "expired"),
+    _fence("command.returned", "command", "held"),
+    _fence("command.returned", "frame", "held", "expired"),
     _fence("command.stalled", "command", "held"),
     _fence("command.resumed", "command", "held"),
-    _fence("frame.attempt_failed", "frame", "held", only="loop"),
-    _fence("frame.failed", "frame", "held", "expired", only="loop"),
-    _fence("loop.shard.failed", "frame", "held", "expired", only="fanout"),
-    _fence("command.returned", "command", "held", only="loop"),
-    _fence("command.returned", "frame", "held", "expired", only="loop"),
-    _fence("command.abandoned", "frame", "held", "expired", only="loop"),
-    _fence("execution.requested", "command", "held", only="children"),
+    _fence("frame.dispatched", "command", "held"),
+    _fence("frame.dispatched", "frame", "free"),
+    _fence("frame.committed", "frame", "held"),
+    _fence("frame.checkpointed", "frame", "held"),
+    _fence("frame.attempt_failed", "frame", "held"),
+    _fence("frame.failed", "frame", "held"),
+    _fence("frame.failed", "frame", "expired"),
+    _fence("frame.abandoned", "frame", "expired"),
+    _fence("loop.shard.enqueued", "command", "held"),
+    _fence("loop.shard.enqueued", "frame", "free"),
+    _fence("loop.shard.done", "frame", "held"),
+    _fence("loop.shard.attempt_failed", "frame", "held"),
+    _fence("loop.shard.failed", "frame", "held"),
+    _fence("loop.shard.failed", "frame", "expired"),
+    _fence("loop.shard.abandoned", "frame", "expired"),
+    _fence("execution.requested", "command", "free", only="child"),
+    _fence("execution.requested", "command", "held"),
 )
-"""Bugs that no seed so far has shown: the moment in which they matter is short, or the stream's version refuses the same."""
 
 MUTATIONS: Final = (
     Mutation(
@@ -256,13 +256,14 @@ MUTATIONS: Final = (
     *FENCES,
 )
 
-GUARDED_TWICE: Final[frozenset[Forgotten]] = frozenset(
-    {
-        ("command.completed", "command", "free"),
-        ("command.failed", "command", "free"),
-        ("command.failed", "command", "expired"),
-    }
+GUARDED_TWICE: Final = (
+    _fence("command.completed", "command", "free", only="child"),
+    _fence("command.failed", "command", "free", only="child"),
 )
-"""Fences whose loss changes nothing by itself: the version of the execution's stream refuses the same writes."""
+"""Fences whose loss changes nothing by itself.
 
-BY_NAME: Final = {one.name: one for one in (*MUTATIONS, *UNSEEN)}
+They guard the end of a command that waits for a child. Nobody claims such a command, so only another end of it can come
+between; that moves the version of the execution's stream, which the end expects as well, and stands under the same key.
+"""
+
+BY_NAME: Final = {one.name: one for one in MUTATIONS}

@@ -12,11 +12,26 @@ import msgspec
 
 from noetl.testing.playbook_runs import playbook
 
-Shape = Literal["chain", "branch", "loop", "fanout", "ring", "child", "flaky", "children", "failing"]
+Shape = Literal[
+    "chain",
+    "branch",
+    "loop",
+    "fanout",
+    "ring",
+    "child",
+    "flaky",
+    "children",
+    "failing",
+    "batch",
+    "resumed",
+    "shards",
+    "long",
+]
 SHAPES: tuple[Shape, ...] = (
     "chain", "branch", "loop", "loop", "loop", "fanout", "fanout", "ring", "child", "child", "flaky", "children", "failing",
 )  # fmt: skip
 
+IN_FRAMES: tuple[Shape, ...] = ("loop", "fanout", "batch", "resumed", "shards")
 RING_STEPS = 12
 FRAME_LEASE_SECONDS = 4.0
 
@@ -70,20 +85,33 @@ def wanted(seed: int, only: Shape | None = None) -> list[Wanted]:
     found = []
     for number in range(chance.choice((1, 2, 2, 3))):
         shape: Shape = chance.choice(SHAPES) if only is None else only
-        rows = chance.choice((3, 6, 11, 17)) if shape in ("loop", "fanout") else 2 if shape == "children" else 0
+        rows = chance.choice((3, 6, 11, 17)) if shape in IN_FRAMES else 2 if shape == "children" else 0
         found.append(
             Wanted(
                 name=f"run-{number + 1}",
                 shape=shape,
                 at=round(chance.uniform(0.0, 8.0), 2),
                 rows=rows,
-                bad=tuple(sorted(chance.sample(range(rows), chance.choice((0, 0, 0, 1))))) if shape == "loop" else (),
-                fails=chance.choice((0, 1)) if shape == "fanout" else 0,
+                bad=_bad(chance, shape, rows),
+                fails=chance.choice((0, 1)) if shape in ("fanout", "batch", "shards") else 0,
                 in_flight=chance.choice((1, 2, 3)),
                 max_rows=chance.choice((1, 2, 4)),
             )
         )
     return found
+
+
+def _bad(chance: random.Random, shape: Shape, rows: int) -> tuple[int, ...]:
+    """Return the rows that fail; those of a batch are tried together, under the number of the first."""
+    match shape:
+        case "loop":
+            return tuple(sorted(chance.sample(range(rows), chance.choice((0, 0, 0, 1)))))
+        case "batch":
+            return chance.choice(((), (0,)))
+        case "shards":
+            return tuple(sorted(chance.sample(range(rows), rows // 2)))
+        case _:
+            return ()
 
 
 CHILD = playbook(
@@ -120,6 +148,13 @@ workflow:
 """,
     "loop": _LOOP.replace("MODE", "parallel"),
     "fanout": _LOOP.replace("MODE", "fanout"),
+    "shards": _LOOP.replace("MODE", "fanout").replace("max_in_flight", "fanout: {max_shard_retries: 1}, max_in_flight"),
+    "batch": _LOOP.replace("MODE", "parallel")
+    .replace("max_attempts: 9", "max_attempts: 3, process: frame")
+    .replace('n: "{{ n }}"', 'n: "{{ frame.base_index }}"'),
+    "resumed": _LOOP.replace("MODE", "parallel").replace(
+        "max_attempts: 9", "max_attempts: 9, retry_mode: resume, heartbeat_seconds: 1"
+    ),
     "ring": f"""
 executor: {{spec: {{policy: {{limits: {{steps: {RING_STEPS}}}}}}}}}
 workflow:
@@ -151,6 +186,11 @@ workflow:
 workflow:
   - step: one
     tool: {kind: python, input: {n: 1, bad: [1]}, code: result = n}
+""",
+    "long": """
+workflow:
+  - step: one
+    tool: {kind: python, input: {n: 1, seconds: 25}, code: result = n}
 """,
     "children": """
 workload: {rows: [], bad: [], size: 1, slots: 1, fails: 0}

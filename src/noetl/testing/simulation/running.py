@@ -172,6 +172,12 @@ async def _happen(world: World, people: People, fault: Fault) -> None:
             process.kill()
             await asyncio.sleep(fault.seconds)
             world.start(fault.who)
+        case "stop" if process is not None and process.is_alive:
+            process.spawn(world.workers[fault.who].stop(), "stop")
+            await asyncio.sleep(fault.seconds)
+            if process.is_alive:
+                process.kill()
+                world.start(fault.who)
         case "pause" if process is not None:
             process.freeze()
             await asyncio.sleep(fault.seconds)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from noetl.testing.simulation.faults import Fault
+from noetl.testing.simulation.faults import Fault, WriteFault
 from noetl.testing.simulation.mutations import NONE, Mutation
 from noetl.testing.simulation.running import Outcome, simulate
 from noetl.testing.simulation.scenario import Scenario
@@ -78,7 +78,7 @@ def _only(scenario: Scenario, left: tuple[str, ...]) -> Scenario:
     """Return a scenario with these processes; there is no world without a server and a worker."""
     if "server-1" not in left or not any(name.startswith("worker") for name in left):
         return msgspec.structs.replace(scenario, wanted=(), acts=())
-    faults = tuple(one for one in scenario.faults if not one.who or one.who in left)
+    faults = tuple(one for one in scenario.faults if isinstance(one, WriteFault) or not one.who or one.who in left)
     return msgspec.structs.replace(scenario, processes=left, faults=faults)
 
 

@@ -35,7 +35,7 @@ class SimulatedTool:
         number, chance = call.input["n"], self._process.random
         self._effects.tries[call.key] += 1
         self._effects.rows.add((call.execution_id, number))
-        await asyncio.sleep(chance.choice((0.01, 0.1, 0.5, 2.0, 3.5)))
+        await asyncio.sleep(call.input.get("seconds") or chance.choice((0.01, 0.1, 0.5, 2.0, 3.5)))
         if number in call.input.get("bad", ()):
             return failed("transform", f"row {number} is bad")
         if self._effects.tries[call.key] <= call.input.get("fails", 0):

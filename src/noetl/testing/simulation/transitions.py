@@ -38,6 +38,11 @@ class Seen(NamedTuple):
     lasts: bool
 
 
+def types_in(transition: Transition) -> set[str]:
+    """Return the types of events in a transition."""
+    return {draft.event_type for append in transition.appends for draft in append.drafts}
+
+
 def seen(work: MemoryWork, scope: Scope, transition: Transition) -> dict[Key, Seen | None]:
     """Return the rows that a transition speaks of."""
     found: dict[Key, Seen | None] = {}
@@ -84,7 +89,8 @@ def wrong(event: Event, before: Mapping[Key, Seen | None], beside: Collection[st
     if kind in _ENDS_OF_FRAMES or kind in _LOST_FRAMES:
         was_lost = kind in _LOST_FRAMES or "was lost" in (event.error or "")
         if was_lost and not SLOT_LOST.isdisjoint(beside):
-            return None if frame is not None and frame.attempt == attempt else "the frame is not this attempt's"
+            is_theirs = frame is not None and (frame.status, frame.attempt) == ("LEASED", attempt)
+            return None if is_theirs else "the frame is not this attempt's"
         return _lost(frame, attempt, "LEASED") if was_lost else _held(frame, attempt, "LEASED")
     if kind == "execution.requested" and event.parent_execution_id is not None:
         parent = event.parent_execution_id
@@ -115,8 +121,8 @@ def _lost(row: Seen | None, attempt: Any, status: str) -> str | None:
 def _ended(event: Event, row: Seen | None) -> str | None:
     if row is not None and row.status == "SUSPENDED":
         return None
-    if event.event_type == "command.failed" and gave_up(event) and row is not None:
-        return None if row.attempt == event.meta.get("attempt") else "another attempt holds it"
+    if event.event_type == "command.failed" and b"its worker was lost" in _text(event.result):
+        return _lost(row, event.meta.get("attempt"), "CLAIMED")
     return _held(row, event.meta.get("attempt"), "CLAIMED")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from noetl.ledger.memory import MemoryLedger
@@ -16,8 +17,15 @@ from noetl.testing.simulation.watch import Watch
 class WatchedLedger:
     """See `Ledger` for the promises. Reading takes a moment, writing two: one before, one after it stands."""
 
-    def __init__(self, process: Process, ledger: MemoryLedger, watch: Watch) -> None:
+    def __init__(
+        self,
+        process: Process,
+        ledger: MemoryLedger,
+        watch: Watch,
+        late: Callable[[Transition], float] = lambda transition: 0.0,
+    ) -> None:
         self._process = process
+        self._late = late
         self._ledger = ledger
         self._watch = watch
 
@@ -31,6 +39,8 @@ class WatchedLedger:
 
     async def transact(self, transition: Transition) -> tuple[Appended, ...]:
         """Record a change of work."""
+        if seconds := self._late(transition):
+            await asyncio.sleep(seconds)
         await self._process.step()
         before = self._watch.before(transition)
         answers = await self._ledger.transact(transition)

@@ -21,6 +21,7 @@ from noetl.execute.resources import WorkerResources
 from noetl.execute.services import Services
 from noetl.execute.worker import Worker
 from noetl.ledger.memory import MemoryLedger
+from noetl.ledger.transition import Transition
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.payloads.memory import MemoryPayloadStore
@@ -38,7 +39,7 @@ from noetl.schedule.starting import StartPlaybook
 from noetl.testing.drafts import PRODUCER
 from noetl.testing.memory_engine import SCOPE, NoSecrets
 from noetl.testing.simulation.clock import DatabaseClock
-from noetl.testing.simulation.faults import MessageFault
+from noetl.testing.simulation.faults import MessageFault, WriteFault
 from noetl.testing.simulation.loop import SimulatedLoop
 from noetl.testing.simulation.network import Door, SimulatedDispatch, Wire, checked
 from noetl.testing.simulation.outboxes import KIND, LEASE_SECONDS, Deferred, Deliveries, MemoryOutbox
@@ -53,6 +54,7 @@ from noetl.testing.simulation.schedules import (
     MemoryTakingBack,
 )
 from noetl.testing.simulation.tool import Effects, SimulatedTool
+from noetl.testing.simulation.transitions import types_in
 from noetl.testing.simulation.watch import Watch
 from noetl.testing.simulation.watched import WatchedLedger
 
@@ -91,9 +93,12 @@ class World:
         self.store_away_until = 0.0
         self.living: dict[str, Process] = {}
         self.doors: dict[str, Door] = {}
+        self.workers: dict[str, Worker] = {}
         self._change = change
         self._lives: Counter[str] = Counter()
         self._messages: Counter[str] = Counter()
+        self._writes: Counter[str] = Counter()
+        self._of_write = {(one.event_type, one.number): one for one in scenario.faults if isinstance(one, WriteFault)}
         self._of_message = {(one.who, one.number): one for one in scenario.faults if isinstance(one, MessageFault)}
         self.slots = MemorySlots(self.ledger, clock, SCHEDULE, "sim/chain")
         if "scheduler-1" not in scenario.processes:
@@ -138,7 +143,7 @@ class World:
         )
         engine = Engine(
             self._change(edges),
-            self._change(WatchedLedger(process, self.ledger, self.watch)),
+            self._change(WatchedLedger(process, self.ledger, self.watch, self._late)),
             Edge(process, self.payloads, self._refuse),
             ids.mint,
             ids.mint_many,
@@ -177,7 +182,20 @@ class World:
             steps=_STEPS,
             monotonic=self.loop.time,
         )
-        await Worker(name, dispatch, services, slots=2, heartbeat_seconds=1.3, poll_seconds=5.0).run()
+        worker = Worker(name, dispatch, services, slots=2, heartbeat_seconds=1.3, poll_seconds=5.0)
+        self.workers[process.name] = worker
+        await worker.run()
+
+    def _late(self, transition: Transition) -> float:
+        """Return for how many seconds a write is held up on its way."""
+        seconds = 0.0
+        for kind in sorted(types_in(transition)) if self._of_write else ():
+            self._writes[kind] += 1
+            fault = self._of_write.get((kind, self._writes[kind]))
+            if fault is not None:
+                self.watch.tell("*", str(fault))
+                seconds += fault.seconds
+        return seconds
 
     def _fault_of(self, worker: str) -> MessageFault | None:
         self._messages[worker] += 1
