@@ -1,9 +1,12 @@
-"""Parts of the platform that go away and come back: a directory that is taken away, a disk that is full, gates for rows."""
+"""Parts of the platform that go away and come back: a directory that is taken away, a disk that is full or fills up, gates for rows."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -57,3 +60,14 @@ class FullDisk(LocalBucket):
             with Path("/dev/full").open("wb", buffering=0) as device:
                 device.write(b"x")
         return super()._write(target, spool, replace=replace)
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond a size: a write that goes further is cut short, as on a disk that fills up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
