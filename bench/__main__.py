@@ -16,6 +16,7 @@ GROUPS = {
     "bulk-replay": ("bulk-replay.ledger", "bulk-replay.lake", "bulk-replay.growth"),
     "chain": ("chain.batch100", "chain.concurrent64"),
     "cron": ("cron.tick",),
+    "integrity": ("integrity.pages", "integrity.proofs_ms"),
     "lake": ("lake.rate", "lake.lag_p95_ms"),
     "loop": ("loop.item_ms",),
     "pft": (

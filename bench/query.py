@@ -45,14 +45,14 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure the milliseconds that a query takes beyond bare DuckDB, on average over the questions."""
     del wanted
     async with open_pipeline_ground(worker=False) as ground:
-        await _built(ground)
+        await built(ground)
         files = [path for paths in (await ground.files("sales")).values() for path in paths]
         async with open_queries(ground.runtime, "bench") as queries:
             with duckdb.connect() as bare:
                 listed = ", ".join(f"'{path}'" for path in files)
 
                 async def ours(_number: int) -> float:
-                    return await _asked(ground, queries)
+                    return await asked(ground, queries)
 
                 async def floor(_number: int) -> float:
                     return await asyncio.to_thread(_bare, bare, f"read_parquet([{listed}])")
@@ -64,7 +64,7 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
     return [Figure.of("query.overhead_ms", mine - base, mine, base, "ms", 50, "less")]
 
 
-async def _built(ground: PipelineGround) -> None:
+async def built(ground: PipelineGround) -> None:
     """Build the dataset by hand, in the place of a worker."""
     deploying = asyncio.create_task(ground.deploy(DAG))
     tasks = ground.pipelines.engine.tasks(ground.runtime.scope)
@@ -98,7 +98,8 @@ def _rows(day: int) -> pa.Table:
     )
 
 
-async def _asked(ground: PipelineGround, queries: Queries) -> float:
+async def asked(ground: PipelineGround, queries: Queries) -> float:
+    """Ask every question and return the milliseconds that one took on average."""
     asker = Asker(scope=ground.runtime.scope, name="bench", admin=True)
     began = time.perf_counter()
     for text in QUESTIONS:

@@ -87,10 +87,14 @@ def main(master: str) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def query(session: Any, out: Path, files: list[str], sql: str) -> None:
-    """Read files, run one query over them as `input`, write Parquet."""
-    session.read.parquet(*files).createOrReplaceTempView("input")
-    session.sql(sql).write.parquet(str(out))
+def query(session: Any, out: Path, files: list[str], sql: str, *, checksums: bool = False) -> None:
+    """Read files, run one query over them as `input`, write Parquet; with page checksums verified and written, or without."""
+    from noetl.spark.reading import VERIFY_PAGES
+    from noetl.spark.writing import WRITE_CHECKSUMS
+
+    told = str(checksums).lower()
+    session.read.option(VERIFY_PAGES, told).parquet(*files).createOrReplaceTempView("input")
+    session.sql(sql).write.option(WRITE_CHECKSUMS, told).parquet(str(out))
 
 
 def queries(session: Any, out: Path, each: list[list[str]], sql: str) -> None:

@@ -126,13 +126,22 @@ def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def locks() -> Iterator[str]:
-    """The locks name versions and hashes, no hosts, and cover what pyproject.toml asks for."""
-    for name in ("requirements.lock", "requirements-dev.lock"):
+    """The locks name versions and hashes, no hosts; all have the versions that the tests run with."""
+    tested = _locked("requirements-dev.lock")
+    for name in ("requirements.lock", "requirements-build.lock", "requirements-dev.lock"):
         text = (ROOT / name).read_text()
         if re.search(r"https?://|--(extra-)?index-url|--find-links", text):
             yield f"{name}: names a host"
         if text.count("--hash=sha256:") == 0:
             yield f"{name}: has no hashes"
+        for package, version in _locked(name).items():
+            if tested.get(package) != version:
+                yield f"{name}: {package} {version} is not what the tests run with; run `make lock`"
+
+
+def _locked(name: str) -> dict[str, str]:
+    """Read which version of each package a lock names."""
+    return dict(re.findall(r"^([a-z][\w.-]*)(?:\[[^]]*\])?==(\S+)", (ROOT / name).read_text(), re.MULTILINE))
 
 
 def generated() -> Iterator[str]:

@@ -72,9 +72,18 @@ def main() -> int:
         f"first answer {first['checksum'][:16]}, as of then {again['checksum'][:16]}: {'equal' if same else 'DIFFERENT'}"
     )
     say(f"the changed answer had {second['checksum'][:16]}; all took {time.monotonic() - began:.0f} s")
-    say(f"Look on: noetl dag status clinic, noetl tasks list, noetl datasets show {DATASET}, noetl views list.")
-    say(f"The project is in {PROJECT}, its data in .noetl/lake. Change a file and `noetl dag run {PROJECT}/dag.yaml`.")
+    next_steps()
     return 0 if same else 1
+
+
+def next_steps() -> None:
+    """End with three commands to try next, as they can be typed where the demo was started."""
+    program = os.path.relpath(Path(sys.executable).with_name("noetl"))
+    print("\nThree things to try next:")
+    print(f"\n  See what the published dataset is made of:\n    $ {program} lineage {DATASET}")
+    print(f"\n  Ask why the last execution ended as it did:\n    $ {program} why last")
+    print(f"\n  Change a file in {PROJECT}, then see what would be built again, and why:")
+    print(f"    $ {program} dag plan {PROJECT}/dag.yaml", flush=True)
 
 
 def look_back() -> None:

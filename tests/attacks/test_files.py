@@ -218,6 +218,7 @@ def test_commands_refuse_damage_and_say_who_mends_it(
         code, output, errors = noetl(*command)
         assert (command, code, file.name in output) == (command, 1, True), output + errors
         assert "noetl datasets repair orders" in output
+    assert "NOT hashed" not in noetl("verify")[1]
     code, output, _ = noetl("datasets", "verify", "--json")
     (told,) = json.loads(output)["damaged"]
     assert (told["dataset"], told["partition_key"], told["job"], told["why"]) == (
@@ -230,3 +231,22 @@ def test_commands_refuse_damage_and_say_who_mends_it(
     assert code == 0, output + errors
     assert noetl("datasets", "verify")[0] == noetl("verify", "--all", "--payloads")[0] == 0
     assert '"amount": 66' in noetl("query", "SELECT sum(amount)::int AS amount FROM orders", "--format", "json")[1]
+
+
+def test_plain_verify_hashes_every_file(noetl: Noetl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """INV-186: a bit that was lost under the same size and time is found, and a quicker look says what it is."""
+    monkeypatch.setenv("NOETL_RUNTIME__HOME", str(tmp_path / "home"))
+    (tmp_path / "rows.yaml").write_text(PLAYBOOK)
+    (tmp_path / "dag.yaml").write_text(COMMANDS_DAG)
+    code, output, errors = noetl("dag", "run", "dag.yaml")
+    assert code == 0, output + errors
+    file = Path(noetl("datasets", "path", "orders")[1].strip())
+    attacks.flip_a_bit(file, column="amount", unseen=True)
+    for command in (("verify",), ("verify", "--all"), ("datasets", "verify")):
+        code, output, errors = noetl(*command)
+        assert (command, code, file.name in output) == (command, 1, True), output + errors
+    code, output, errors = noetl("verify", "--no-hash")
+    assert (code, "NOT hashed" in output) == (0, True), output + errors
+    assert json.loads(noetl("verify", "--no-hash", "--json")[1])["reports"][0]["files_hashed"] is False
+    code, _, errors = noetl("verify", "last", "--no-hash")
+    assert (code, "leave out --no-hash" in errors) == (2, True)

@@ -12,7 +12,7 @@ from noetl.dispatch.why import why
 from noetl.execute.platform import waits
 from noetl.payloads.local import LocalBucket
 from noetl.payloads.objects import ObjectPayloadStore
-from noetl.testing.attacks.outages import FullDisk, Gate, LostDirectory
+from noetl.testing.attacks.outages import FullDisk, Gate, LostDirectory, LostLedger
 from noetl.testing.engine import until
 from noetl.testing.memory_engine import MemoryPlaybooks, open_memory_playbooks
 from noetl.testing.playbook_runs import playbook
@@ -60,15 +60,20 @@ async def told(playbooks: MemoryPlaybooks, execution_id: int) -> str:
     return " ".join(sentence.text for sentence in said.sentences)
 
 
+def assert_one_attempt(found: Counter[str]) -> None:
+    """See that the only command of an execution was handed out once and lost nothing."""
+    lost = ("command.attempt_failed", "command.abandoned", "command.returned", "frame.attempt_failed", "frame.failed")
+    assert not any(found[name] for name in lost), found
+    assert found["command.claimed"] + found["command.issued"] == 2
+
+
 async def assert_untouched(playbooks: MemoryPlaybooks, execution_id: int, step: str, part: str) -> None:
     """See that the execution ended well in its first attempt, and says afterwards what it waited for."""
     ended = await playbooks.finished(execution_id)
     assert ended.status == "COMPLETED", ended.error
     found = await kinds(playbooks, execution_id)
     assert (found["command.stalled"], found["command.resumed"]) == (1, 1)
-    lost = ("command.attempt_failed", "command.abandoned", "command.returned", "frame.attempt_failed", "frame.failed")
-    assert not any(found[name] for name in lost), found
-    assert found["command.claimed"] + found["command.issued"] == 2
+    assert_one_attempt(found)
     said = await why(playbooks.ledger, None, None, playbooks.scope, execution_id, step=step)
     assert f"attempt 1 had to wait for the {part}" in " ".join(sentence.text for sentence in said.sentences)
 
@@ -103,6 +108,26 @@ async def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
         assert "No space left on device" in await told(playbooks, state.execution_id)
         bucket.is_full = False
         await assert_untouched(playbooks, state.execution_id, "each", "payload store")
+
+
+@pytest.mark.parametrize("kind", ["loop", "step"])
+async def test_a_ledger_that_goes_away_is_waited_for(tmp_path: Path, kind: str) -> None:
+    """INV-182: the end of a frame and that of a step are sent again until they are recorded, by the same attempt."""
+    gate = Gate(tmp_path)
+    async with open_memory_playbooks(tmp_path / "home", make_ledger=LostLedger) as playbooks:
+        ledger = playbooks.ledger
+        assert isinstance(ledger, LostLedger)
+        state = await playbooks.begin(loop(gate) if kind == "loop" else plain(gate))
+        await playbooks.worker()
+        await gate.reached()
+        ledger.is_away = True
+        await gate.open()
+        # A worker that does not wait is refused with its report and when it gives back, and asks for nothing any more.
+        await ledger.tried(4)
+        ledger.is_away = False
+        ended = await playbooks.finished(state.execution_id)
+        assert ended.status == "COMPLETED", ended.error
+        assert_one_attempt(await kinds(playbooks, state.execution_id))
 
 
 async def test_a_worker_that_stops_while_it_waits_hands_its_work_back(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import msgspec
 import orjson
 
 from noetl.alerts.document import AlertsDocument, parse_alerts
+from noetl.catalog.evaluating import Evaluating
 from noetl.dispatch.drafts import Drafting
 from noetl.errors import Conflict, InputError, NotFound
 from noetl.ledger.database import Connection, Database
@@ -45,10 +46,11 @@ class Applied(RulesView, frozen=True, kw_only=True):
 class AppliedRules:
     """What organizations want to be told about, each seen only within its own."""
 
-    def __init__(self, database: Database, ledger: Ledger, drafting: Drafting) -> None:
+    def __init__(self, database: Database, ledger: Ledger, drafting: Drafting, aside: Evaluating) -> None:
         self._database = database
         self._ledger = ledger
         self._drafting = drafting
+        self._aside = aside
 
     async def listed(self, scope: Scope) -> list[Applied]:
         """Return everything that is in use, by name."""
@@ -63,9 +65,13 @@ class AppliedRules:
         """Put a file of alerts into use in place of the one of its name; tell whether that changed anything."""
         standing = await self.listed(scope)
         # Channels of the file that is replaced do not count, so it is read twice: first for its name alone.
-        document = parse_alerts(text, file=file, known_channels=channels_of(standing))
+        document = await self._aside.beside(
+            scope, lambda: parse_alerts(text, file=file, known_channels=channels_of(standing))
+        )
         others = [one for one in standing if one.name != document.name]
-        document = parse_alerts(text, file=file, known_channels=channels_of(others))
+        document = await self._aside.beside(
+            scope, lambda: parse_alerts(text, file=file, known_channels=channels_of(others))
+        )
         for one in others:
             if twice := sorted(one.channels.keys() & document.channels.keys()):
                 raise InputError(

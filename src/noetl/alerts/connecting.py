@@ -12,6 +12,7 @@ from noetl.alerts.judging import Judging
 from noetl.alerts.reading import AlertsReading
 from noetl.alerts.trying import Trying
 from noetl.alerts.writing import AlertWriting
+from noetl.catalog.evaluating import Evaluating as Beside
 from noetl.dispatch.drafts import Drafting
 from noetl.ledger.database import Database
 from noetl.ledger.port import Ledger
@@ -30,10 +31,16 @@ class Alerts:
     trying: Trying
 
 
-def connect_alerts(database: Database, ledger: Ledger, drafting: Drafting, mint: Callable[[], int]) -> Alerts:
-    """Connect the parts."""
+def connect_alerts(
+    database: Database,
+    ledger: Ledger,
+    drafting: Drafting,
+    mint: Callable[[], int],
+    aside: Beside | None = None,
+) -> Alerts:
+    """Connect the parts; `aside` is where a process reads what users wrote, if it has such a place already."""
     writing = AlertWriting(drafting)
-    applied = AppliedRules(database, ledger, drafting)
+    applied = AppliedRules(database, ledger, drafting, aside or Beside())
     judging = Judging(database, ledger, writing)
     return Alerts(
         applied=applied,

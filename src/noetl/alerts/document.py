@@ -86,8 +86,9 @@ def _held(text: str, problems: Problems, known_channels: Collection[str] | None)
     rules = root.get("rules")
     seen: set[str] = set()
     missing = problems.warning if known_channels is None else problems.error
+    known = {*channels.mapping, *(known_channels or ())}
     for rule in [] if rules is None else rules.items:
-        _hold_rule(rule, {*channels.mapping, *(known_channels or ())}, seen, problems, missing)
+        _hold_rule(rule, known, seen, problems, missing)
     return root
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from noetl.cli.hashing_progress import hashing_bar
 from noetl.cli.whoami import BY
 from noetl.errors import InputError
 from noetl.runtime.commands.datasets import opened
@@ -141,9 +141,6 @@ def _tell(done: Repaired) -> None:
 
 
 async def _verify(name: str | None, generation: str | None, *, quiet: bool) -> FilesReport:
-    from rich.console import Console
-    from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-
     from noetl.pipelines.reading import chosen_build
 
     async with opened() as one:
@@ -154,11 +151,8 @@ async def _verify(name: str | None, generation: str | None, *, quiet: bool) -> F
             if generation is not None:
                 builds = [chosen_build(dataset, builds, generation)]
             generations = [build.generation.dataset_version for build in builds]
-        columns = (TextColumn("hashing"), DownloadColumn(), TimeElapsedColumn())
-        hidden = quiet or not sys.stderr.isatty()
-        with Progress(*columns, console=Console(stderr=True), transient=True, disable=hidden) as bar:
-            task = bar.add_task("", total=None)
-            return await one.finder().find(generations, progress=lambda size: bar.advance(task, size))
+        with hashing_bar(quiet=quiet) as advance:
+            return await one.finder().find(generations, progress=advance)
 
 
 async def _repair(name: str) -> Repaired:

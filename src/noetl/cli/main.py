@@ -7,9 +7,11 @@ or the answer is no (also when the reader of our output went away), 2 the input 
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Final
 
 import click
 
@@ -105,6 +107,21 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+_ROOM: Final = "free some space, or set NOETL_HOME to a directory on another disk"
+_RIGHTS: Final = "give your account the right to it, or set NOETL_HOME to a directory that you may write to"
+_MACHINE_SAYS_NO: Final = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EROFS: _RIGHTS,
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.EIO: "the disk fails: look at the log of the system",
+}
+"""What to do where the machine refuses, wherever that happened: a traceback would help nobody."""
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="noetl")
 def cli() -> None:
@@ -143,6 +160,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if error.hint:
             click.echo(f"hint: {error.hint}", err=True)
         return exit_code(error)
+    except OSError as problem:
+        if problem.errno not in _MACHINE_SAYS_NO:
+            raise
+        click.echo(f"error: {problem.filename or 'a file'}: {problem.strerror}", err=True)
+        click.echo(f"hint: {_MACHINE_SAYS_NO[problem.errno]}", err=True)
+        return EXIT_FAILED
     except click.ClickException as error:
         error.show()
         return error.exit_code

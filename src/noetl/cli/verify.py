@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noetl.cli.engine_options import Engine, Source, engine_options, refuse_source
+from noetl.cli.hashing_progress import hashing_bar
 from noetl.errors import InputError
 from noetl.runtime.commands.datasets import with_files
 from noetl.runtime.commands.execution import find_execution
@@ -17,6 +18,7 @@ from noetl.runtime.commands.execution import find_execution
 if TYPE_CHECKING:
     from noetl.replay.chain import ChainReport
     from noetl.replay.report import Difference, VerifyReport
+    from noetl.runtime.wiring import Runtime
 
     Found = tuple[list[VerifyReport], list[Difference], list[str], ChainReport]
 
@@ -30,7 +32,13 @@ WRITES_SECONDS = 10.0
 @click.option(
     "--payloads",
     is_flag=True,
-    help="Also prove the stored bytes of every payload, without keys, and hash every file of datasets.",
+    help="Also prove the stored bytes of every payload, without keys.",
+)
+@click.option(
+    "--no-hash",
+    "no_hash",
+    is_flag=True,
+    help="Compare files of datasets by size and time or ETag, and hash only those that differ in it.",
 )
 @click.option(
     "--head",
@@ -50,6 +58,7 @@ def verify(
     execution: str | None,
     everything: bool,
     payloads: bool,
+    no_hash: bool,
     heads: tuple[Path, ...],
     key: Path | None,
     engine: Engine,
@@ -61,31 +70,37 @@ def verify(
     EXECUTION is an id, a locator (noetl://…/execution/<id>) or `last`; without it the organization is verified.
     Projections are compared at their checkpoints, so a projector that lags behind is no difference. Facts that a stream
     acknowledged must be in the ledger; those on their way there are waited for, and told if they do not come. Events are held
-    against their leaves, leaves against the links of their shard, and links against signed heads. Files of datasets must have
-    the size and the time or ETag of their manifests, or else their SHA-256; `--payloads` hashes all. With
-    `--engine spark` whole organizations are folded on Spark, shard by shard, with the same outcome.
+    against their leaves, leaves against the links of their shard, and links against signed heads. Of an organization, every file of
+    every generation that can still be read is hashed and compared with its manifest; `--no-hash` is quicker, misses bytes that
+    changed under the same size and time, and says so. With `--engine spark` whole organizations are folded on Spark, shard by
+    shard, with the same outcome.
 
     \b
     Examples:
       noetl verify
       noetl verify last
       noetl verify --all --payloads
+      noetl verify --no-hash
       noetl verify --all --head kept/heads.jsonl --key kept/notary.pub
       noetl verify --all --engine spark --from lake
       noetl verify --json | jq '.reports[].differences'
     """
     if execution is not None and everything:
         raise InputError("an execution and --all are two questions; ask one")
+    if execution is not None and no_hash:
+        raise InputError("files of datasets are not looked at for one execution", hint="leave out --no-hash")
     if engine == "spark":
         if execution is not None or payloads:
             raise InputError(
                 "Spark verifies whole organizations, not one execution and not payloads",
                 hint="leave out --engine spark",
             )
-        work = _verify_on_spark(heads, key, everything=everything, source=source, quiet=as_json)
+        work = _verify_on_spark(heads, key, everything=everything, hashed=not no_hash, source=source, quiet=as_json)
     else:
         refuse_source(source)
-        work = _verify(execution, heads, key, everything=everything, payloads=payloads, quiet=as_json)
+        work = _verify(
+            execution, heads, key, everything=everything, payloads=payloads, hashed=not no_hash, quiet=as_json
+        )
     reports, shards, writes, chain = asyncio.run(work)
     shards = [*shards, *chain.differences]
     clean = not shards and not writes and all(report.clean for report in reports)
@@ -98,7 +113,14 @@ def verify(
 
 
 async def _verify(
-    execution: str | None, heads: tuple[Path, ...], key: Path | None, *, everything: bool, payloads: bool, quiet: bool
+    execution: str | None,
+    heads: tuple[Path, ...],
+    key: Path | None,
+    *,
+    everything: bool,
+    payloads: bool,
+    hashed: bool,
+    quiet: bool,
 ) -> Found:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -130,7 +152,7 @@ async def _verify(
                 for scope in scopes
             ]
         if execution is None:
-            reports = [await with_files(runtime, report, hashed=payloads) for report in reports]
+            reports = await _with_files(runtime, reports, hashed=hashed, quiet=quiet)
         writes = [] if execution is not None else await not_in_the_ledger(runtime, WRITES_SECONDS)
         check = await chain_check(runtime, heads, key)
         if execution_id is not None:
@@ -141,7 +163,7 @@ async def _verify(
 
 
 async def _verify_on_spark(
-    heads: tuple[Path, ...], key: Path | None, *, everything: bool, source: Source, quiet: bool
+    heads: tuple[Path, ...], key: Path | None, *, everything: bool, hashed: bool, source: Source, quiet: bool
 ) -> Found:
     from noetl.cli.position_progress import position_bar
     from noetl.runtime.bulk_replay import open_bulk_replay
@@ -158,10 +180,18 @@ async def _verify_on_spark(
             verifier = bulk.verifier
             scopes = await verifier.scopes() if everything else [runtime.scope]
             reports = [await verifier.verify(scope) for scope in scopes]
-            reports = [await with_files(runtime, report, hashed=False) for report in reports]
+            reports = await _with_files(runtime, reports, hashed=hashed, quiet=True)  # one bar at a time
             writes = await not_in_the_ledger(runtime, WRITES_SECONDS)
             chain = await (await chain_check(runtime, heads, key)).shards(leaves=False)
             return reports, await verifier.shards() if everything else [], writes, chain
+
+
+async def _with_files(
+    runtime: Runtime, reports: list[VerifyReport], *, hashed: bool, quiet: bool
+) -> list[VerifyReport]:
+    """Add the files of datasets that are not what was committed."""
+    with hashing_bar(quiet=quiet) as advance:
+        return [await with_files(runtime, report, hashed=hashed, progress=advance) for report in reports]
 
 
 def _plain(reports: list[VerifyReport], shards: list[Difference], *, clean: bool) -> dict[str, Any]:
@@ -192,7 +222,7 @@ def _show(reports: list[VerifyReport], shards: list[Difference], writes: list[st
         if report.payloads is not None:
             click.echo(f"{report.payloads} payloads proven")
         if report.files:
-            how = "hashed" if report.files_hashed else "compared by size and time or ETag (--payloads hashes them)"
+            how = "hashed" if report.files_hashed else "compared by size and time or ETag, NOT hashed (--no-hash)"
             click.echo(f"{report.files} files of datasets ({report.file_bytes} bytes) {how}")
         if report.lag:
             click.echo(f"{report.lag} events are not projected yet and were not compared")

@@ -110,12 +110,12 @@ class KeyRing:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         key = Key(secrets.token_bytes(KEY_BYTES))
         fresh = self._directory / f".{secrets.token_hex(8)}"
-        _write(fresh, base64.b64encode(key.secret) + b"\n")
         try:
+            _write(fresh, base64.b64encode(key.secret) + b"\n")
             # A link appears whole or not at all, and of racing makers one wins.
             (self._directory / name).hardlink_to(fresh)
         finally:
-            fresh.unlink()
+            fresh.unlink(missing_ok=True)
         return key
 
     def _files(self) -> list[tuple[Key, Path]]:
@@ -163,9 +163,7 @@ def _decoded(text: str, place: str) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

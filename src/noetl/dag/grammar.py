@@ -34,7 +34,12 @@ REFERENCE: Final = Text(
     r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[0-9]{1,4})?", "the name of a job or dataset, or a job's output such as orders.1"
 )
 CREDENTIAL: Final = Text(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}", "the name of a credential")
-DURATION: Final = Text(r"[0-9]+(\.[0-9]+)?(ms|s|m|h|d)", "a time with its unit: 500ms, 30s, 5m, 2h, 1d")
+DURATION: Final = Text(
+    r"(?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ms|s)|[0-9]{1,7}(?:\.[0-9]{1,9})?m|[0-9]{1,5}(?:\.[0-9]{1,9})?h"
+    r"|[0-9]{1,4}(?:\.[0-9]{1,9})?d)",
+    "a time with its unit: 500ms, 30s, 5m, 2h, 1d; at most 9999d",
+)
+"""Digits are bounded by unit: no time is longer than 32 years, which any date can be moved by."""
 COLUMNS: Final = Either((TEXT, ListOf(TEXT, 1)))
 KEY_COLUMNS: Final = Either((WORD, ListOf(WORD)))
 

@@ -15,6 +15,8 @@ from typing import Final
 Files = Callable[[str], bytes | None]
 """Returns the content of a file beside the DAG by its relative path, None if there is none."""
 
+MAX_BYTES: Final = 1_000_000
+"""Of one file of code: to read it takes some ten times as much memory, and seconds."""
 _GIVEN: Final = ("spark", "context", "state")
 """What a function may take besides its inputs."""
 
@@ -62,7 +64,7 @@ class PythonFiles:
             found.add(name)
             waiting += self._packages(_module_of(name))
             tree = self.tree(name)
-            for module in () if tree is None else filter(_is_module, _imported(tree, name)):
+            for module in () if tree is None else filter(_is_module, set(_imported(tree, name))):
                 file = self.module_file(module)
                 waiting += self._packages(module) if file is None else [file, *self._packages(module)]
         return tuple(sorted(found))
@@ -88,10 +90,14 @@ class PythonFiles:
         return self._trees[file]
 
     def _parsed(self, file: str) -> ast.Module | None:
+        source = self._files(file) or b""
+        if len(source) > MAX_BYTES:
+            self.broken[file] = Broken(file, 1, 1, f"it has more than {MAX_BYTES:,} bytes")
+            return None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return ast.parse(self._files(file) or b"", file)
+                return ast.parse(source, file)
         except SyntaxError as error:
             self.broken[file] = Broken(file, error.lineno or 1, error.offset or 1, error.msg)
         except (ValueError, RecursionError, MemoryError):

@@ -12,6 +12,9 @@ from cronsim import CronSim, CronSimError
 
 _RATE: Final = re.compile(r"rate\(\s*([0-9]{1,6})\s+(second|minute|hour|day|week)s?\s*\)")
 _PART: Final = re.compile(r"(?:\*|([0-9A-Za-z]+)(?:-([0-9A-Za-z]+))?)(?:/([0-9]+))?")
+_DAYS_OF: Final = {"second": 1 / 86_400, "minute": 1 / 1_440, "hour": 1 / 24, "day": 1, "week": 7}
+_LONGEST_DAYS: Final = 1_830
+"""Five years, so that a thousand moments to come are all before the year 9999."""
 _SOME_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -44,7 +47,8 @@ def schedule_problem(text: str) -> str | None:
     """Say what is wrong with a schedule: five or six cron fields (seconds first if six), `@daily`, or `rate(5 minutes)`."""
     rate = _RATE.fullmatch(text.strip())
     if rate is not None:
-        return None if int(rate[1]) > 0 else "a rate must be at least 1"
+        days = int(rate[1]) * _DAYS_OF[rate[2]]
+        return None if 0 < days <= _LONGEST_DAYS else f"a rate must be at least 1, and at most {_LONGEST_DAYS} days"
     if text.strip().startswith("@"):
         return _name_problem(text.strip().lower())
     fields = text.split()

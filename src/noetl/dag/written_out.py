@@ -46,9 +46,11 @@ class _Writer:
     def _publish(self, publish: Node) -> Node:
         if isinstance(publish.value, list):
             named = [(one.text, one, one.place) for one in publish.items if one.text is not None]
-            for index, (name, _, place) in enumerate(named):
-                if name in [other for other, _, _ in named[:index]]:
+            seen: set[str] = set()
+            for name, _, place in named:
+                if name in seen:
                     self._problems.error("duplicate_name", f"{name} is published already", place, "remove one of them")
+                seen.add(name)
         else:
             named = [(name, one, publish.key_place(name)) for name, one in publish.mapping.items()]
         written = {name: _entry("from", self._origin(one.get("from") or one, published=True)) for name, one, _ in named}

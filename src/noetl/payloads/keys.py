@@ -88,14 +88,14 @@ class FileTenantKeys:
         if tombstone.exists():
             raise _erased(tenant_id)
         fresh = self._directory / f".{secrets.token_hex(8)}"
-        _write_new(fresh, secrets.token_bytes(KEY_BYTES), exclusive=True)
         try:
+            _write_new(fresh, secrets.token_bytes(KEY_BYTES), exclusive=True)
             # A link appears whole or not at all, and of racing makers one wins.
             path.hardlink_to(fresh)
         except FileExistsError:
             pass
         finally:
-            fresh.unlink()
+            fresh.unlink(missing_ok=True)
         if tombstone.exists():
             path.unlink(missing_ok=True)
             raise _erased(tenant_id)
@@ -115,12 +115,10 @@ def _erased(tenant_id: str) -> Erased:
 
 def _write_new(path: Path, data: bytes, *, exclusive: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if exclusive else 0)
-    descriptor = os.open(path, flags, 0o600)
-    try:
-        os.write(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _sync_directory(directory: Path) -> None:

@@ -17,6 +17,11 @@ import pyarrow as pa
 from noetl.errors import InputError
 
 _KINDS: Final = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number"}
+_LARGEST_WHOLE: Final = 1 << 64
+_DEEPEST: Final = 64
+"""Levels of nesting of a value."""
+_MOST_CELLS: Final = 20_000_000
+"""Rows times columns: each row may bring names of its own."""
 Row = dict[str, Any]
 
 
@@ -32,7 +37,7 @@ def json_rows(body: bytes, path: str = "") -> list[Row]:
             document = document.get(name) if isinstance(document, dict) else None
         for row in document if isinstance(document, list) else [document]:
             if not isinstance(row, dict):
-                where = f"{path} of document {number}" if path else f"document {number}"
+                where = f"{path[:200]} of document {number}" if path else f"document {number}"
                 raise InputError(f"{where} holds {_kind(row)}, and objects are asked for")
             found.append(row)
     return found
@@ -48,6 +53,11 @@ def table_of(rows: Sequence[Row], schema: pa.Schema | None, *, others: str = "ke
     names = list(dict.fromkeys(name for row in rows for name in row if name not in known.names))
     if names and others == "refuse":
         raise InputError(f"the rows have {names[0]!r}, which is no column", hint=f"columns: {', '.join(known.names)}")
+    if len(rows) * (len(known) + len(names)) > _MOST_CELLS:
+        raise InputError(
+            f"{len(rows):,} rows with {len(known) + len(names):,} columns are more than {_MOST_CELLS:,} values",
+            hint="send fewer rows at a time, or declare the columns under schema.columns",
+        )
     columns = {field.name: _declared(rows, field) for field in known}
     for name in names if others == "keep" else ():
         column = _inferred([row.get(name) for row in rows], name)
@@ -106,7 +116,15 @@ def _declared(rows: Sequence[Row], field: pa.Field) -> pa.Array:
 
 
 def _inferred(values: list[Any], name: str) -> pa.Array:
+    for number, value in enumerate(values, 1):
+        if isinstance(value, dict | list) and _is_deeper(value, _DEEPEST):
+            raise InputError(f"row {number}, {name} is nested deeper than {_DEEPEST} levels")
     return _array([_plain(value) for value in values], None, name)
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value
+    return not levels or any(isinstance(one, dict | list) and _is_deeper(one, levels - 1) for one in inner)
 
 
 def _array(values: list[Any], kind: pa.DataType | None, name: str) -> pa.Array:
@@ -144,7 +162,7 @@ def value_of(value: Any, kind: pa.DataType, where: str) -> Any:
         if types.is_map(kind) and isinstance(value, dict):
             return [(name, value_of(one, kind.item_type, where)) for name, one in value.items()]
         found = _scalar(value, kind)
-    except (ValueError, InvalidOperation, OverflowError):
+    except (ValueError, InvalidOperation, OverflowError, RecursionError):
         found = None
     if found is None:
         raise InputError(f"{where} is {_kind(value)} that is no {kind}")
@@ -157,7 +175,9 @@ def _scalar(value: Any, kind: pa.DataType) -> Any:
     if types.is_boolean(kind):
         return value if isinstance(value, bool) else None
     if types.is_integer(kind):
-        return int(value) if number and value == int(value) and _fits(int(value), kind) else None
+        # A short text such as 1e99999999 stands for a number that takes all memory to write out.
+        small = number and -_LARGEST_WHOLE <= value <= _LARGEST_WHOLE
+        return int(value) if small and value == int(value) and _fits(int(value), kind) else None
     if types.is_floating(kind):
         return float(value) if number else None
     if types.is_decimal(kind):

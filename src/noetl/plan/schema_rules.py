@@ -27,7 +27,7 @@ _SPELLINGS: Final = {
     "timestamp_ltz": "timestamp",
     "decimal": "decimal(10,0)",
 }
-_WORDS: Final = re.compile(r"[a-z_]+(?![a-z0-9_]*[:(])")
+_WORDS: Final = re.compile(r"(?<![a-z0-9_])[a-z_]++(?![a-z0-9_]*+[:(])")
 _DECIMAL: Final = re.compile(r"(?:decimal|dec|numeric)\((\d+)(?:,(-?\d+))?\)")
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 _WIDER: Final = {("float", "double"), ("date", "timestamp_ntz")} | {(kind, "double") for kind in _WHOLE[:3]}

@@ -20,7 +20,7 @@ from noetl.playbook.template_uses import SCOPES, line_of, place_in, uses_of
 from noetl.playbook.tool_fields import KINDS
 from noetl.playbook.tree import Node
 
-_TEMPLATE: Final = re.compile(r"\{\{-?\s*(?P<what>[A-Za-z_][^{}]*?)\s*-?\}\}")
+_TEMPLATE: Final = re.compile(r"\{\{-?\s*+(?P<what>[A-Za-z_][^{}]*+)\}\}")
 _FORMATTED: Final = re.compile(r"[a-zA-Z]*[fF][a-zA-Z]*['\"]")
 
 
@@ -34,7 +34,8 @@ def check_code(parsed: Parsed, problems: Problems) -> None:
         if code is None or code.text is None or "{{" not in code.text:
             continue
         own = known | _names(task)
-        for what, written in {found["what"]: found[0] for found in _TEMPLATE.finditer(_readable(code.text))}.items():
+        found = {_bare(one["what"]): one[0] for one in _TEMPLATE.finditer(_readable(code.text))}
+        for what, written in found.items():
             name = _first(what)
             if name is not None and name in own:
                 _tell(code, what, line_of(code.text, written), problems)
@@ -46,6 +47,11 @@ def _tell(code: Node, what: str, line: int, problems: Problems) -> None:
     said = f"{{{{ {what} }}}} stays as it is: code is not made of values"
     hint = f'write input: {{{word}: "{{{{ {what} }}}}"}}, and {word} in the code'
     problems.warning("template_in_code", said, at, hint)
+
+
+def _bare(what: str) -> str:
+    """Return an expression without the blanks, and the sign that takes blanks away, before its closing braces."""
+    return what.rstrip().removesuffix("-").rstrip()
 
 
 def _names(task: Node) -> set[str]:

@@ -29,6 +29,8 @@ from noetl.playbook.templates import is_template
 from noetl.playbook.tool_fields import KINDS, NOT_RUNNABLE, ONLY_READ, task_record
 from noetl.playbook.tree import Node
 
+_LONGEST_SECONDS: Final = 316_224_000
+"""Ten years: no time of a playbook is longer, and dates can be moved by it."""
 _OTHER_DOCUMENTS: Final = {
     "Subscription": "write a playbook with a task of kind subscription, or a DAG with a source, and start it by a schedule",
     "Mcp": "register a credential of type mcp, and ask the server with a task of kind mcp",
@@ -185,8 +187,8 @@ class Matcher:
         seconds = seconds_of(given)
         if seconds <= 0:
             self._wrong(name, "must be more than 0", place)
-        elif shape.longest is not None and seconds > shape.longest:
-            self._wrong(name, f"must be at most {shape.longest} seconds", place)
+        elif seconds > (shape.longest or _LONGEST_SECONDS):
+            self._wrong(name, f"must be at most {shape.longest or _LONGEST_SECONDS} seconds", place)
 
     def _wrong(self, name: str, said: str, place: Place, suggestion: str | None = None) -> None:
         self._problems.error("wrong_value", f"{name} {said}", place, suggestion)

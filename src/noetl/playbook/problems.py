@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
-from noetl.errors import PlaybookInvalid
+from noetl.errors import InputError, PlaybookInvalid
 from noetl.playbook.model import Place
 
 Severity = Literal["error", "warning"]
+MOST: Final = 1_000
+"""Problems of one file that are told; whoever wrote more of them is not served by a longer list."""
+_COMPARED: Final = 200
+"""Words that a misspelt one is compared with, which takes long for each."""
+_LONGEST_WORD: Final = 100
 Say = Callable[[str, str, Place], None]
 """Tells about an old spelling: what it is, what to write instead, and where it stands."""
 
@@ -35,12 +40,19 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return f"{said} ({self.suggestion})" if self.suggestion else said
 
 
+class TooManyProblems(InputError):
+    """The file has more problems than are told."""
+
+    code = "too_many_problems"
+
+
 class Problems:
-    """Gathers what is found in one file."""
+    """Gathers what is found in one file, up to `MOST` of it."""
 
     def __init__(self, file: str | None = None) -> None:
         self._file = file
         self.found: list[Problem] = []
+        self._known: set[Problem] = set()
 
     def error(self, code: str, message: str, place: Place, suggestion: str | None = None) -> None:
         """Note something that must be mended."""
@@ -70,8 +82,14 @@ class Problems:
             suggestion=suggestion,
         )
         # A part that stands under an anchor is read wherever it is used; it is told about once.
-        if found not in self.found:
-            self.found.append(found)
+        if found in self._known:
+            return
+        if len(self.found) == MOST:
+            raise TooManyProblems(
+                f"there are more than {MOST:,} problems; the first: {self.in_order()[0]}", hint="mend that one first"
+            )
+        self._known.add(found)
+        self.found.append(found)
 
 
 def refusal(problems: list[Problem]) -> PlaybookInvalid:
@@ -80,8 +98,13 @@ def refusal(problems: list[Problem]) -> PlaybookInvalid:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is probably meant."""
-    close = difflib.get_close_matches(word, sorted(known), n=1)
+    """Return the known word that is probably meant; of a great many, only those that begin like it are looked at."""
+    if len(word) > _LONGEST_WORD:
+        return None
+    words = sorted(known)
+    if len(words) > _COMPARED:
+        words = [one for one in words if one[:2] == word[:2]][:_COMPARED]
+    close = difflib.get_close_matches(word, [one for one in words if len(one) <= _LONGEST_WORD], n=1)
     return close[0] if close else None
 
 
@@ -108,4 +131,5 @@ def suggest(word: str, known: Iterable[str]) -> str | None:
     close = nearest(word, known)
     if close is not None:
         return f"did you mean {close}?"
-    return f"known: {', '.join(known)}" if known else None
+    more = ", …" if len(known) > _COMPARED else ""
+    return f"known: {', '.join(known[:_COMPARED])}{more}" if known else None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from noetl.errors import TemplateFailed
 from noetl.playbook.model import Accumulate, Select
 
-_STEP = re.compile(r"""\.?([^.\[\]"'$]+)|\[(-?\d+)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
+_STEP = re.compile(r"""\.?([^.\[\]"'$]+)|\[(-?[0-9]{1,18})\]|\[(?:"([^"]*)"|'([^']*)')\]""")
+
+_LONGEST_PATH: Final = 1_000
 
 
 def select(data: Any, selects: Iterable[Select]) -> dict[str, Any]:
@@ -40,6 +42,8 @@ def at_path(data: Any, path: str) -> Any:
 
 @lru_cache(maxsize=4096)
 def _keys(path: str) -> tuple[str | int, ...]:
+    if len(path) > _LONGEST_PATH:
+        raise TemplateFailed(f"a path has at most {_LONGEST_PATH:,} characters, and this one has {len(path):,}")
     keys: list[str | int] = []
     at = 1 if path.startswith("$") else 0
     while at < len(path):

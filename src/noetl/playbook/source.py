@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml import events as ev
 
 from noetl.playbook.model import NOWHERE, Place
-from noetl.playbook.problems import Problems
+from noetl.playbook.problems import Problems, TooManyProblems
 from noetl.playbook.scalars import CannotCarryError, resolve
 from noetl.playbook.tree import Node
 from noetl.playbook.yaml_words import TEMPLATE, told
@@ -43,6 +43,8 @@ def read(text: str, problems: Problems, what: str = "playbook") -> Node | None:
         return _Composer(YAML(typ="safe", pure=True).parse(text), problems, what).document()
     except _StopReading:
         return None
+    except TooManyProblems:
+        raise
     except Exception as error:
         # The reader trips over some malformed escapes, directives and control characters with errors of any type.
         wrong = told(error, text)

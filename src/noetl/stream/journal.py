@@ -6,6 +6,7 @@ lets go of those whose facts are in the ledger.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -84,7 +85,13 @@ class Journal:
         if self._file is None or self._size > LARGEST:
             self._begin()
         assert self._file is not None
-        os.write(self._file, lines)
+        try:
+            if os.write(self._file, lines) != len(lines):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            # A line that is cut off would spoil the next one, too.
+            os.ftruncate(self._file, self._size)
+            raise
         self._size += len(lines)
 
     def close(self) -> None:

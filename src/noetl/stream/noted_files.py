@@ -50,12 +50,10 @@ def noted_in(directory: Path) -> Iterator[list[Noted]]:
 def forget(directory: Path, lost: Sequence[Noted]) -> None:
     """Write down that these facts are known to be lost; files that note them may be in use, so they stand apart."""
     directory.mkdir(parents=True, exist_ok=True)
-    file = os.open(directory / _FORGOTTEN, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(file, written(lost))
-        os.fsync(file)
-    finally:
-        os.close(file)
+    with os.fdopen(os.open(directory / _FORGOTTEN, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+        file.write(written(lost))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def forgotten_in(directory: Path) -> frozenset[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -148,15 +148,22 @@ class MemoryPlaybooks(PlaybookRuns):
             await resources.aclose()
 
 
+def memory_ledger(clock: Clock) -> MemoryLedger:
+    """Return a ledger that answers whenever it is asked."""
+    return MemoryLedger(clock, FoldedRows)
+
+
 @asynccontextmanager
-async def open_memory_playbooks(home: Path, payloads: PayloadStore | None = None) -> AsyncIterator[MemoryPlaybooks]:
+async def open_memory_playbooks(
+    home: Path, payloads: PayloadStore | None = None, make_ledger: Callable[[Clock], MemoryLedger] = memory_ledger
+) -> AsyncIterator[MemoryPlaybooks]:
     """Give playbooks on an engine in memory; at the end, its whole history folds to the rows that stand.
 
     The reaper does not run by itself: a test lets it look with `engine.reaper.sweep()`. Payloads are in memory, too, unless
     a store is given.
     """
     clock = Clock()
-    ledger = MemoryLedger(clock, FoldedRows)
+    ledger = make_ledger(clock)
     stores = memory_stores(ledger.work, ledger)
     shared = _Shared(ledger, stores, payloads or MemoryPayloadStore(clock), clock, home)
     async with MemoryPlaybooks(shared, NODE).opened() as playbooks:

@@ -157,7 +157,9 @@ async def get_alert(call: Call, alert_id: str) -> ToldAlert:
 def _alerts(call: Call) -> Alerts:
     services = call.services
     drafting = Drafting(services.mint_several, services.producer)
-    return connect_alerts(services.database, services.ledger, drafting, services.mint)
+    return connect_alerts(
+        services.database, services.ledger, drafting, services.mint, services.catalog.plans.evaluating
+    )
 
 
 def _id(text: str, what: str) -> str:

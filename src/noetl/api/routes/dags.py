@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from noetl.api.endpoint import READERS, WRITERS, Answer, Call, Routes
 from noetl.api.wire import Body, Name, View, combined
-from noetl.catalog.bundles import uploaded_bundle
+from noetl.catalog.bundles import Bundle, uploaded_bundle
 from noetl.catalog.dag_rows import DagVersion, PublicDagVersion
 from noetl.catalog.dag_status import JobStatus
 from noetl.catalog.dags import Deployed, Serving
@@ -151,7 +151,7 @@ async def list_dags(call: Call, query: DagPageQuery) -> DagPage:
 async def plan_dag(call: Call, body: BundleRequest) -> DeployPlan:
     """Say what a deploy of these files would create, rebuild and keep, and why; nothing is changed."""
     pipelines = call.pipelines()
-    return await pipelines.plan(await asyncio.to_thread(uploaded_bundle, body.bundle))
+    return await pipelines.plan(await _uploaded(call, body))
 
 
 @routes.post("/api/dags/deploy", WRITERS, status=201, keyed=True)
@@ -161,7 +161,7 @@ async def deploy_dag(call: Call, body: BundleRequest) -> Answer | DeployAnswer:
     With an Idempotency-Key, a second request under the same key gets the first one's answer.
     """
     pipelines = call.pipelines()
-    bundle = await asyncio.to_thread(uploaded_bundle, body.bundle)
+    bundle = await _uploaded(call, body)
     key = call.key
 
     async def deploy() -> tuple[str, DeployAnswer]:
@@ -259,6 +259,12 @@ async def emitted(call: Call, dag: str, job: str) -> RunAnswer:
     runs = call.pipelines().engine.runs
     run = await runs.emit(call.scope, dag, job, requested_by=call.caller.name, key=call.key)
     return RunAnswer(execution_id=run, dag=dag, status="open", error=None)
+
+
+async def _uploaded(call: Call, body: BundleRequest) -> Bundle:
+    """Read uploaded files in a thread; one organization has one of them at a time, so none waits for another's."""
+    evaluating = call.services.catalog.plans.evaluating
+    return await evaluating.beside(call.scope, lambda: uploaded_bundle(body.bundle))
 
 
 def _version(version: DagVersion) -> DagVersionView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -130,7 +131,8 @@ class BackfillPlans:
         """Return the partitions in their order, and how many of the range there is nothing to build of."""
         facts = found.facts
         if found.is_source:
-            return keys_of(asked, facts.view.partition_by), 0
+            # A million days and hours take seconds to write down, in which others must be served.
+            return await asyncio.to_thread(keys_of, asked, facts.view.partition_by), 0
         if not facts.view.is_split:
             return [ALL], 0
         parts = {}
@@ -141,7 +143,7 @@ class BackfillPlans:
         possible = candidates(facts.view, parts)
         if asked.step is None:
             return chosen(asked, possible), 0
-        wanted = keys_of(asked, facts.view.partition_by)
+        wanted = await asyncio.to_thread(keys_of, asked, facts.view.partition_by)
         keys = [key for key in wanted if key in possible]
         return keys, len(wanted) - len(keys)
 

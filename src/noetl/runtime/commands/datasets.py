@@ -95,11 +95,13 @@ def repairs_of(runtime: Runtime, changes: Changes, finished: Callable[[int], Awa
     return Repairs(runtime.scope, reader, one.finder(), one.files(), changes, finished)
 
 
-async def with_files(runtime: Runtime, report: VerifyReport, *, hashed: bool) -> VerifyReport:
+async def with_files(
+    runtime: Runtime, report: VerifyReport, *, hashed: bool, progress: Callable[[int], None]
+) -> VerifyReport:
     """Add to what a verification found the files of datasets that are not what was committed."""
     from noetl.pipelines.damage.finding import DamageFinder
     from noetl.replay.dataset_files import with_damage
     from noetl.runtime.pipelines import files_of
 
     finder = DamageFinder(report.scope, runtime.database, runtime.payloads, files_of(runtime.settings))
-    return with_damage(report, await finder.find(hashed=hashed))
+    return with_damage(report, await finder.find(hashed=hashed, progress=progress))

@@ -1,13 +1,22 @@
-"""Parts of the platform that go away and come back: a directory that is taken away, a disk that is full, gates for rows."""
+"""Parts of the platform that go away and come back: a lost directory, a disk that is full or fills up, a ledger that does not answer."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
+from noetl.errors import Unavailable
+from noetl.ledger.memory import MemoryLedger
+from noetl.ledger.transition import Transition
+from noetl.model.event import Appended
 from noetl.payloads.local import LocalBucket
+from noetl.project.work_rows import FoldedRows
 
 
 class Gate:
@@ -57,3 +66,38 @@ class FullDisk(LocalBucket):
             with Path("/dev/full").open("wb", buffering=0) as device:
                 device.write(b"x")
         return super()._write(target, spool, replace=replace)
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond a size: a write that goes further is cut short, as on a disk that fills up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class LostLedger(MemoryLedger):
+    """A ledger in memory that can stop taking changes of work, as a database does that is away."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        super().__init__(clock, FoldedRows)
+        self._tries = 0
+        self._tried = asyncio.Condition()
+        self.is_away = False
+
+    async def transact(self, transition: Transition) -> tuple[Appended, ...]:
+        """Record a change of work, unless the ledger is away."""
+        if self.is_away:
+            async with self._tried:
+                self._tries += 1
+                self._tried.notify_all()
+            raise Unavailable("PostgreSQL does not answer: connection refused")
+        return await super().transact(transition)
+
+    async def tried(self, times: int) -> None:
+        """Wait until changes were refused so many times."""
+        async with asyncio.timeout(20), self._tried:
+            await self._tried.wait_for(lambda: self._tries >= times)

@@ -107,7 +107,8 @@ class Processes:
     def _ended(self, pid: int) -> bool:
         try:
             handle = os.pidfd_open(pid)
-        except ProcessLookupError:
+        except (ProcessLookupError, FileNotFoundError):
+            # Gone, or being taken off the table this moment: newer kernels tell the two apart.
             return True
         try:
             return bool(select.select([handle], [], [], 30)[0])
