@@ -39,6 +39,7 @@ def test_the_readme_leads_to_files_that_are_there() -> None:
 
 
 @pytest.mark.service
+@pytest.mark.slow
 def test_every_command_of_the_readme_runs_in_order(spark_cache: Path, quick_programs: Path) -> None:
     demo = f'make() {{ test "$*" = demo\n{recipe("demo")}\n}}'
     with temporary_home() as home:

@@ -16,7 +16,7 @@ from noetl.ledger.postgres import PostgresLedger
 from noetl.testing.ledger_reading import everything
 from noetl.testing.spark import SharedDrivers
 
-pytestmark = [pytest.mark.service, pytest.mark.no_parity, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.no_parity, pytest.mark.timeout(300)]
 
 
 async def test_spark_gives_the_rows_that_postgresql_gives(

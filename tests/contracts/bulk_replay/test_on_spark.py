@@ -54,7 +54,7 @@ async def ground(database: Database, ledger: PostgresLedger, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "drivers",
     [
-        pytest.param("spark_drivers", marks=pytest.mark.xdist_group("spark_drivers")),
+        pytest.param("spark_drivers", marks=[pytest.mark.slow, pytest.mark.xdist_group("spark_drivers")]),
         pytest.param("cluster_drivers", marks=[pytest.mark.slow, pytest.mark.xdist_group("spark_cluster")]),
     ],
 )

@@ -40,6 +40,7 @@ async def ground(database: Database, any_drivers: SharedDrivers) -> AsyncIterato
         yield made
 
 
+@pytest.mark.slow
 async def test_a_view_equals_its_recomputation(ground: Ground, ledger: PostgresLedger, owner_url: str) -> None:
     """INV-94, INV-98: under slow commits, a schema that changes midway, a lost database, beside a neighbour."""
     version = await ground.deploy(CITIES + "checkpoint: {shared: true}\n")

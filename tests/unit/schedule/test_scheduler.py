@@ -44,7 +44,7 @@ async def test_a_slot_is_run_and_its_schedule_moves_on(ground: Ground) -> None:
         ran.append(slot)
         return Outcome(run_id=77, rows_affected=3, result={"ok": True})
 
-    row = await ground.behind(await ground.schedule(), timedelta(minutes=59))
+    row = await ground.behind(await ground.schedule(), timedelta(hours=1))
     async with ground.running(does) as scheduler:
         assert await scheduler.tick() == 1
         await scheduler.running.drain()
