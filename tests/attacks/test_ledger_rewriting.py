@@ -127,7 +127,7 @@ async def test_a_changed_leaf_or_a_removed_link_is_found(ground: Ground) -> None
     """INV-204."""
     async with ground.attacked() as connection:
         await connection.execute(
-            "UPDATE noetl.ledger_link SET leaves = overlay(leaves PLACING '\\x00' FROM 5) WHERE first_position = 1"
+            "UPDATE noetl.ledger_link SET leaves = set_byte(leaves, 4, get_byte(leaves, 4) # 1) WHERE first_position = 1"
         )
         found = (await ground.check()).differences
         assert ("link", f"of positions 1 to 4 of shard {ground.shard}", "link") in {
