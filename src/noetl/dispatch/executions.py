@@ -38,7 +38,7 @@ from noetl.errors import (
     VersionConflict,
 )
 from noetl.faults import reach
-from noetl.ledger.after_commit import after_commit
+from noetl.ledger.after_commit import after_commit, awaited_after_commit
 from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.event import Draft
@@ -225,8 +225,10 @@ class Executions:
                 known.state = decided.state
                 break
             if (scope, execution_id) in self._lengthy:
-                self._lengthy.discard((scope, execution_id))
-                await self._running.decided(scope, execution_id)
+                forgetting = self._running.decided(scope, execution_id)
+                # What is not forgotten now counts on, so the next decision tries once more.
+                if await awaited_after_commit("forgetting that it was lengthy", forgetting):
+                    self._lengthy.discard((scope, execution_id))
         self._tell(scope, decided)
         return decided
 
