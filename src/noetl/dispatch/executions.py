@@ -66,6 +66,8 @@ KEPT_ENDED = 256
 """Ended ones that stay besides: whoever started them will soon ask how they ended."""
 
 
+UNREADABLE = (Corrupt, Erased, PayloadMissing)
+"""What is said of events and results that no later look will find in order."""
 DECISIONS_BEGUN_MAX = 5
 """How often a lengthy decision is begun before its execution ends, whatever cut it off: a kill, a restart, the memory."""
 
@@ -242,6 +244,23 @@ class Executions:
 
         However long its history is, and however busy those who drive it, this takes one transaction.
         """
+        await self._end_unread(scope, head, cancellation(wish, None))
+
+    async def fail_unread(self, scope: Scope, execution_id: int, problem: NoetlError) -> bool:
+        """Fail an execution whose events can never be read, and tell whether it was open; VersionConflict if it went on.
+
+        Nobody can decide about it, so nothing else would ever end it.
+        """
+        head = await self._running.head(scope, execution_id)
+        if head is None:
+            return False
+        _log.error("execution %s cannot be read and ends: %s", execution_id, problem.message)
+        # How many errors it let pass is among what cannot be read.
+        fact = msgspec.structs.replace(undecidable(State(execution_id=execution_id), problem), meta={})
+        await self._end_unread(scope, head, fact)
+        return True
+
+    async def _end_unread(self, scope: Scope, head: OpenHead, fact: Fact) -> None:
         state = State(
             execution_id=head.execution_id,
             version=head.version,
@@ -251,7 +270,6 @@ class Executions:
             parent_execution_id=head.parent_execution_id,
             parent_command_id=head.parent_command_id,
         )
-        fact = cancellation(wish, None)
         decision = Decision((fact,), evolve(state, fact))
         async with self._entry(scope, head.execution_id).lock:
             decided = await self._record(scope, state, decision, None, (), None)
@@ -285,7 +303,7 @@ class Executions:
         plan = None
         try:
             trigger = await _tallied(state, trigger, tally)
-        except (Corrupt, Erased, PayloadMissing) as problem:
+        except UNREADABLE as problem:
             # What its rows came to can never be read, so the loop can never end otherwise.
             fact = undecidable(state, problem)
             return Decision((fact,), evolve(state, fact)), plan
