@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import groupby
 
-from noetl.dispatch.executions import UNREADABLE, Executions
+from noetl.dispatch.executions import Executions
 from noetl.dispatch.open_executions.port import Descendant, OpenExecutions
-from noetl.errors import VersionConflict
+from noetl.errors import UNREADABLE, VersionConflict
 from noetl.model.stream import Scope
 from noetl.plan.state import State
 from noetl.plan.trigger import Cancelled

@@ -28,13 +28,11 @@ from noetl.dispatch.open_executions.port import OpenExecutions, OpenHead
 from noetl.dispatch.results import loaded
 from noetl.dispatch.waiters import Waiter, Waiters
 from noetl.errors import (
-    Corrupt,
-    Erased,
+    UNREADABLE,
     EventInvalid,
     NoetlError,
     NotFound,
     PayloadCollected,
-    PayloadMissing,
     VersionConflict,
 )
 from noetl.faults import reach
@@ -66,8 +64,6 @@ KEPT_ENDED = 256
 """Ended ones that stay besides: whoever started them will soon ask how they ended."""
 
 
-UNREADABLE = (Corrupt, Erased, PayloadMissing)
-"""What is said of events and results that no later look will find in order."""
 DECISIONS_BEGUN_MAX = 5
 """How often a lengthy decision is begun before its execution ends, whatever cut it off: a kill, a restart, the memory."""
 

@@ -13,7 +13,7 @@ import msgspec
 from noetl.catalog.playbooks import Catalog
 from noetl.dispatch.children import Children
 from noetl.dispatch.drafts import Drafting, command_stream, new_lease
-from noetl.dispatch.executions import UNREADABLE, Executions
+from noetl.dispatch.executions import Executions
 from noetl.dispatch.facts.port import Facts
 from noetl.dispatch.frames import Frames
 from noetl.dispatch.grants import Child, ChildEnd, CommandGrant, FrameGrant, FrameReport, FrameSoFar, LeaseRef
@@ -26,7 +26,7 @@ from noetl.dispatch.reports import commands as reports
 from noetl.dispatch.reports.references import References
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.so_far import LoopsSoFar
-from noetl.errors import Conflict, FramesOpen, LeaseLost, NotFound
+from noetl.errors import UNREADABLE, Conflict, FramesOpen, LeaseLost, NotFound
 from noetl.faults import reach
 from noetl.leases import fences
 from noetl.leases.kinds import COMMAND, FRAME

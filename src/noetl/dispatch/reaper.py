@@ -11,7 +11,7 @@ from typing import Any
 from noetl.dispatch.cascade import Cascade
 from noetl.dispatch.children import Children
 from noetl.dispatch.drafts import Drafting, command_stream
-from noetl.dispatch.executions import UNREADABLE, Executions
+from noetl.dispatch.executions import Executions
 from noetl.dispatch.facts.port import Facts
 from noetl.dispatch.frames import Frames, proof_of
 from noetl.dispatch.losses import Losses
@@ -20,7 +20,7 @@ from noetl.dispatch.open_work.port import HeldFrame, LostCommand, OpenWork, Susp
 from noetl.dispatch.orphans import Orphans
 from noetl.dispatch.repeating import Repeating
 from noetl.dispatch.signal import Signal
-from noetl.errors import Conflict, Corrupt, Erased, NoetlError, NotFound, PayloadMissing
+from noetl.errors import UNREADABLE, Conflict, Corrupt, Erased, NoetlError, NotFound, PayloadMissing
 from noetl.faults import reach
 from noetl.leases import fences
 from noetl.leases.kinds import COMMAND, FRAME
