@@ -220,3 +220,7 @@ class Unsupported(NoetlError):
     """This build or this server cannot do that."""
 
     code = "unsupported"
+
+
+UNREADABLE = (Corrupt, Erased, PayloadMissing)
+"""What is said of stored bytes that no later look will find in order."""

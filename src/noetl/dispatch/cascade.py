@@ -13,7 +13,7 @@ from itertools import groupby
 
 from noetl.dispatch.executions import Executions
 from noetl.dispatch.open_executions.port import Descendant, OpenExecutions
-from noetl.errors import VersionConflict
+from noetl.errors import UNREADABLE, VersionConflict
 from noetl.model.stream import Scope
 from noetl.plan.state import State
 from noetl.plan.trigger import Cancelled
@@ -95,8 +95,16 @@ class Cascade:
                 await self._executions.cancel_unread(scope, head, wish)
                 self._stopped()
                 return True
-        if (await self._executions.state(scope, execution_id)).ended:
-            return False
+        try:
+            if (await self._executions.state(scope, execution_id)).ended:
+                return False
+        except UNREADABLE:
+            # It can be stopped all the same, and nothing else can be done with it.
+            if head is None:
+                return False
+            await self._executions.cancel_unread(scope, head, wish)
+            self._stopped()
+            return True
         decided = await self._executions.trigger(scope, execution_id, wish)
         if decided.facts:
             self._stopped()

@@ -28,17 +28,15 @@ from noetl.dispatch.open_executions.port import OpenExecutions, OpenHead
 from noetl.dispatch.results import loaded
 from noetl.dispatch.waiters import Waiter, Waiters
 from noetl.errors import (
-    Corrupt,
-    Erased,
+    UNREADABLE,
     EventInvalid,
     NoetlError,
     NotFound,
     PayloadCollected,
-    PayloadMissing,
     VersionConflict,
 )
 from noetl.faults import reach
-from noetl.ledger.after_commit import after_commit
+from noetl.ledger.after_commit import after_commit, awaited_after_commit
 from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Fence, Transition
 from noetl.model.event import Draft
@@ -225,8 +223,10 @@ class Executions:
                 known.state = decided.state
                 break
             if (scope, execution_id) in self._lengthy:
-                self._lengthy.discard((scope, execution_id))
-                await self._running.decided(scope, execution_id)
+                forgetting = self._running.decided(scope, execution_id)
+                # What is not forgotten now counts on, so the next decision tries once more.
+                if await awaited_after_commit("forgetting that it was lengthy", forgetting):
+                    self._lengthy.discard((scope, execution_id))
         self._tell(scope, decided)
         return decided
 
@@ -240,6 +240,23 @@ class Executions:
 
         However long its history is, and however busy those who drive it, this takes one transaction.
         """
+        await self._end_unread(scope, head, cancellation(wish, None))
+
+    async def fail_unread(self, scope: Scope, execution_id: int, problem: NoetlError) -> bool:
+        """Fail an execution whose events can never be read, and tell whether it was open; VersionConflict if it went on.
+
+        Nobody can decide about it, so nothing else would ever end it.
+        """
+        head = await self._running.head(scope, execution_id)
+        if head is None:
+            return False
+        _log.error("execution %s cannot be read and ends: %s", execution_id, problem.message)
+        # How many errors it let pass is among what cannot be read.
+        fact = msgspec.structs.replace(undecidable(State(execution_id=execution_id), problem), meta={})
+        await self._end_unread(scope, head, fact)
+        return True
+
+    async def _end_unread(self, scope: Scope, head: OpenHead, fact: Fact) -> None:
         state = State(
             execution_id=head.execution_id,
             version=head.version,
@@ -249,7 +266,6 @@ class Executions:
             parent_execution_id=head.parent_execution_id,
             parent_command_id=head.parent_command_id,
         )
-        fact = cancellation(wish, None)
         decision = Decision((fact,), evolve(state, fact))
         async with self._entry(scope, head.execution_id).lock:
             decided = await self._record(scope, state, decision, None, (), None)
@@ -283,7 +299,7 @@ class Executions:
         plan = None
         try:
             trigger = await _tallied(state, trigger, tally)
-        except (Corrupt, Erased, PayloadMissing) as problem:
+        except UNREADABLE as problem:
             # What its rows came to can never be read, so the loop can never end otherwise.
             fact = undecidable(state, problem)
             return Decision((fact,), evolve(state, fact)), plan

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -24,7 +26,7 @@ from noetl.dispatch.reports import commands as reports
 from noetl.dispatch.reports.references import References
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.so_far import LoopsSoFar
-from noetl.errors import FramesOpen, LeaseLost, NotFound
+from noetl.errors import UNREADABLE, Conflict, FramesOpen, LeaseLost, NotFound
 from noetl.faults import reach
 from noetl.leases import fences
 from noetl.leases.kinds import COMMAND, FRAME
@@ -36,6 +38,8 @@ from noetl.model.stream import Scope
 from noetl.plan.places import place_of
 from noetl.plan.trigger import CommandEnded
 from noetl.playbook.model import Playbook, Step
+
+_log = logging.getLogger(__name__)
 
 FRAMES_OPEN_SECONDS = 1.0
 """How long a slot waits that cannot end its loop yet, because frames of slots that are gone have not been taken back."""
@@ -112,12 +116,29 @@ class LocalDispatch:
         if len(slots) > loops:
             # What stands behind them is seen with the next claim, which asks for no more slots.
             found = [one for one in found if one.loop_id is None or one in slots[:loops]]
-        answers = await asyncio.gather(*(self._claim_one(worker, one) for one in found))
-        return [grant for grant in answers if grant is not None]
+        claims = (self._claim_one(worker, one) for one in found)
+        # One that fails takes none of the others along: they are leased, and nobody else would work on them.
+        answers = await asyncio.gather(*claims, return_exceptions=True)
+        problems = [answer for answer in answers if isinstance(answer, BaseException)]
+        granted = [answer for answer in answers if isinstance(answer, CommandGrant)]
+        if problems and not granted:
+            raise problems[0]
+        for problem in problems:
+            _log.warning("a command could not be claimed, and is looked at again later: %s", problem)
+        return granted
 
     async def _claim_one(self, worker: str, found: PendingCommand) -> CommandGrant | None:
         execution_id, command_id, attempt = found.execution_id, found.command_id, found.attempt
         lease = new_lease(worker, attempt + 1, found.lease_seconds)
+        # All that could fail comes before the claim: what is leased to a worker that gets no answer counts as lost.
+        try:
+            grant = await self._grant(found, lease)
+        except UNREADABLE as problem:
+            with suppress(Conflict):
+                await self._executions.fail_unread(self._scope, execution_id, problem)
+            return None
+        except NotFound:
+            return None  # it was cancelled a moment ago
         claim = self._drafting.claim(self._scope, execution_id, command_id, found.issued_event_id, lease)
         fence = fences.free(COMMAND, (execution_id, command_id), attempt)
         reach("claim.before_record")
@@ -126,12 +147,12 @@ class LocalDispatch:
         except LeaseLost:
             return None
         reach("claim.after_record")
-        try:
-            state = await self._executions.state_with(self._scope, execution_id, command_id)
-            grant = grant_of(state, command_id, lease, found.issued_event_id)
-        except NotFound:
-            return None  # it was cancelled a moment ago
-        if attempt and grant.loop is not None and grant.loop.frame.get("runtime") == "spark":
+        return grant
+
+    async def _grant(self, found: PendingCommand, lease: dict[str, Any]) -> CommandGrant:
+        state = await self._executions.state_with(self._scope, found.execution_id, found.command_id)
+        grant = grant_of(state, found.command_id, lease, found.issued_event_id)
+        if found.attempt and grant.loop is not None and grant.loop.frame.get("runtime") == "spark":
             return msgspec.structs.replace(grant, left=await self._left(grant))
         return grant
 

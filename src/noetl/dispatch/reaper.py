@@ -20,7 +20,7 @@ from noetl.dispatch.open_work.port import HeldFrame, LostCommand, OpenWork, Susp
 from noetl.dispatch.orphans import Orphans
 from noetl.dispatch.repeating import Repeating
 from noetl.dispatch.signal import Signal
-from noetl.errors import Conflict, NotFound
+from noetl.errors import UNREADABLE, Conflict, Corrupt, Erased, NoetlError, NotFound, PayloadMissing
 from noetl.faults import reach
 from noetl.leases import fences
 from noetl.leases.kinds import COMMAND, FRAME
@@ -28,6 +28,7 @@ from noetl.ledger.port import Ledger
 from noetl.ledger.transition import Append, Transition
 from noetl.model.lease import Proof
 from noetl.model.stream import Scope
+from noetl.plan.state import State
 from noetl.plan.trigger import Cancelled, CommandEnded, Doubt, OutOfTime
 
 _log = logging.getLogger(__name__)
@@ -89,24 +90,45 @@ class Reaper:
         """Look once and return how many things were taken back or pushed on."""
         done = 0
         for scope, frame in await self._work.expired_frames():
-            done += await self._tried(self._frame(scope, frame))
+            done += await self._tried(self._frame(scope, frame), scope, frame.execution_id)
         for command in await self._work.expired_commands():
-            done += await self._tried(self._command(command))
+            done += await self._tried(self._command(command), command.scope, command.execution_id)
         for suspended in await self._work.forgotten(self._idle):
-            done += await self._tried(self._suspended(suspended))
+            done += await self._tried(self._suspended(suspended), suspended.scope, suspended.execution_id)
         for orphan in await self._open.orphans(self._idle, self._orphans.let_be):
-            done += await self._tried(self._orphan(orphan))
+            done += await self._tried(self._orphan(orphan), orphan.scope, orphan.execution_id)
         for late in await self._open.overdue():
-            done += await self._tried(self._executions.trigger(late.scope, late.execution_id, OutOfTime()))
+            work = self._executions.trigger(late.scope, late.execution_id, OutOfTime())
+            done += await self._tried(work, late.scope, late.execution_id)
         for idle in await self._open.idle(self._idle):
-            done += await self._tried(self._executions.trigger(idle.scope, idle.execution_id, Doubt()))
+            work = self._executions.trigger(idle.scope, idle.execution_id, Doubt())
+            done += await self._tried(work, idle.scope, idle.execution_id)
         return done
 
-    async def _tried(self, work: Any) -> int:
+    async def _tried(self, work: Any, scope: Scope, execution_id: int) -> int:
+        """Do one thing; whatever becomes of it, the others follow, for they may be another tenant's."""
         try:
-            return 0 if await work is False else 1
+            return 0 if await self._or_ended(work, scope, execution_id) is False else 1
         except (Conflict, NotFound):
             return 0  # its holder came back in time, or somebody else was quicker
+        except NoetlError as problem:
+            _log.warning("execution %s is looked at again later: %s", execution_id, problem.message)
+        except Exception:
+            _log.exception("execution %s is looked at again later", execution_id)
+        return 0
+
+    async def _or_ended(self, work: Any, scope: Scope, execution_id: int) -> Any:
+        """Do one thing, or end the execution that it is about if that can never be read."""
+        try:
+            return await work
+        except UNREADABLE as problem:
+            try:
+                await self._executions.state(scope, execution_id)
+            except UNREADABLE as its_own:
+                return await self._executions.fail_unread(scope, execution_id, its_own)
+            # Something else cannot be read, which is no reason to end this one.
+            _log.warning("execution %s is looked at again later: %s", execution_id, problem.message)
+            return False
 
     async def _command(self, lost: LostCommand) -> None:
         scope, execution_id, attempt = lost.scope, lost.execution_id, lost.attempt
@@ -172,14 +194,23 @@ class Reaper:
         scope, parent_id, command_id = waiting.scope, waiting.execution_id, waiting.command_id
         try:
             child = await self._executions.state(scope, waiting.child_execution_id)
+        except PayloadMissing as problem:
+            child = await self._unreadable(scope, waiting.child_execution_id, problem)
         except NotFound:
             issued = await self._facts.issued(scope, parent_id, command_id)
             assert issued is not None, "a row of a command stands only with its event"
             issued = await self._executions.whole(scope, issued)
             await self._children.start_suspended(scope, parent_id, command_id, issued.meta, issued.context)
             return
+        except (Corrupt, Erased) as problem:
+            child = await self._unreadable(scope, waiting.child_execution_id, problem)
         if child.ended:
             await self._children.resume(scope, parent_id, command_id, child)
+
+    async def _unreadable(self, scope: Scope, child_id: int, problem: NoetlError) -> State:
+        """Return the end of a child that can never be read: one that is open ends now, of another nobody can tell how."""
+        await self._executions.fail_unread(scope, child_id, problem)
+        return State(execution_id=child_id, status="FAILED", ended_with="execution.failed", error=problem.message)
 
 
 def _exhausted(lost: LostCommand, times: int) -> str:

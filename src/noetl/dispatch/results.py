@@ -13,7 +13,8 @@ from noetl.dispatch.facts.port import Facts
 from noetl.errors import Corrupt
 from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, decode_table, encode_json
+from noetl.payloads.arrow_bounds import decode_bounded
+from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, encode_json
 from noetl.payloads.port import PayloadStore
 from noetl.plan.places import Place, fullest, place_of
 
@@ -129,10 +130,12 @@ async def _of_frame(part: Part, view: View) -> list[Any]:
     if part.ref is None:
         return [None] * part.places
     data = await view(part.ref)
-    found = rows_of(data) if part.ref.bytes < _LARGE else await asyncio.to_thread(rows_of, data)
-    if len(found) != part.places:
-        raise Corrupt(f"the results {part.ref.uri} are {len(found)}, and its frame came to {part.places}")
-    return found
+    try:
+        if part.ref.bytes < _LARGE:
+            return rows_of(data, part.places)
+        return await asyncio.to_thread(rows_of, data, part.places)
+    except Corrupt as problem:
+        raise Corrupt(f"the results {part.ref.uri} cannot be read: {problem}") from None
 
 
 async def results_of(manifest: Any, view: View) -> list[Any]:
@@ -154,9 +157,12 @@ async def loaded(payloads: PayloadStore, scope: Scope, ref: PayloadRef) -> Any:
     return decode_json(data) if ref.media_type == JSON else data.decode(errors="replace")
 
 
-def rows_of(data: bytes | memoryview) -> list[Any]:
-    """Return what the rows of a frame's payload came to, in their order; a failed row gives None."""
-    table = decode_table(data)
+def rows_of(data: bytes | memoryview, rows: int | None = None) -> list[Any]:
+    """Return what the rows of a frame's payload came to, in their order; a failed row gives None.
+
+    A worker wrote it: with `rows` it has to have just so many, and it never comes to more than its bytes can hold.
+    """
+    table = decode_bounded(data, rows=rows, flat="data")
     try:
         values: list[Any] = table.column("data").to_pylist()
         if (table.schema.field("data").metadata or {}).get(b"noetl.form") == b"json":

@@ -12,7 +12,8 @@ from noetl.dispatch.results import rows_of
 from noetl.execute.frame_rows import RowEnd
 from noetl.execute.outcome import Problem
 from noetl.execute.plain import plain
-from noetl.payloads.codec import EncodedTable, decode_table, encode_table
+from noetl.payloads.arrow_bounds import decode_bounded
+from noetl.payloads.codec import EncodedTable, encode_table
 
 _PLAIN = {str, bool, int, float}
 
@@ -45,7 +46,7 @@ def table_of(rows: list[RowEnd], redact: Any) -> EncodedTable:
 
 def ends_of(data: bytes | memoryview) -> list[RowEnd]:
     """Return the rows of such a table; of a problem only its words are left."""
-    table = decode_table(data)
+    table = decode_bounded(data, flat="data")
     index, status, error = (table.column(name).to_pylist() for name in ("index", "status", "error"))
     problems = [None if words is None else Problem(kind="unknown", message=words) for words in error]
     return [RowEnd(*row) for row in zip(index, status, rows_of(data), problems, strict=True)]

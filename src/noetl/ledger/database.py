@@ -31,13 +31,16 @@ LOST = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
+    # Its disk or memory is full, or it has as many connections as it may.
+    asyncpg.InsufficientResourcesError,
+    # It follows another server, or its operator stopped its writing: that passes, and no work is at fault.
+    asyncpg.ReadOnlySQLTransactionError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     ConnectionError,
     TimeoutError,
     OSError,
 )
-"""What the driver raises when the server is away or cut us off: the same call may succeed later."""
+"""What the driver raises when the server is away, cut us off or has no room: the same call may succeed later."""
 
 
 class Database:
@@ -214,7 +217,7 @@ def admitted(role: Role) -> Iterator[None]:
 
 
 class translated:  # noqa: N801 - reads as a word in `with translated():`
-    """Turns lost connections into `Unavailable` at the adapter's edge."""
+    """Turns lost connections and a server without room into `Unavailable` at the adapter's edge."""
 
     def __enter__(self) -> None:
         return None

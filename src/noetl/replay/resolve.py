@@ -9,7 +9,8 @@ from typing import Any, Final
 from noetl.errors import NoetlError
 from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, decode_table
+from noetl.payloads.arrow_bounds import decode_bounded
+from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json
 from noetl.payloads.port import PayloadStore
 from noetl.replay.pages import EventPages, reading
 
@@ -59,7 +60,7 @@ async def _resolved(payloads: PayloadStore, scope: Scope, ref: PayloadRef) -> di
             return about
         if ref.media_type in (JSON, FRAMES):
             return {**about, "value": decode_json(await payloads.fetch(scope, ref))}
-        table = decode_table(await payloads.view(scope, ref))
+        table = decode_bounded(await payloads.view(scope, ref))
         return {**about, "value": table.slice(0, 1000).to_pylist()}
     except NoetlError as problem:
         return {**about, "error": f"{problem.code}: {problem.message}"}

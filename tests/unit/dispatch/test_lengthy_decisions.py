@@ -11,8 +11,9 @@ import pytest
 
 from noetl.catalog.evaluating import Evaluating
 from noetl.dispatch.executions import DECISIONS_BEGUN_MAX
-from noetl.errors import TemplateUnbounded
+from noetl.errors import TemplateUnbounded, Unavailable
 from noetl.model.stream import Scope
+from noetl.plan.trigger import CommandEnded
 from noetl.playbook.bounds.meter import INLINE_STEPS, spend
 from noetl.playbook.templates import compile_value
 from noetl.testing.attacks.documents import ENDLESS_TEMPLATES, LENGTHY_TEMPLATE, playbook_with
@@ -87,6 +88,30 @@ async def test_a_decision_that_kills_its_process_is_not_tried_for_ever(playbooks
     state = await playbooks.finished(started.execution_id)
     assert state.status == "FAILED"
     assert f"deciding what follows step first was begun {DECISIONS_BEGUN_MAX} times" in (state.error or "")
+    assert await running.deciding(playbooks.scope, started.execution_id, 0) == 1
+
+
+async def test_a_lengthy_decision_that_cannot_be_forgotten_has_its_answer_all_the_same(
+    playbooks: MemoryPlaybooks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """INV-191: the decision stands, so who asked for it gets what it came to."""
+    entry = await playbooks.register(playbook_with(LENGTHY_TEMPLATE))
+    started = await playbooks.engine.start(playbooks.scope, entry, requested_by="tests")
+    running, away = playbooks.engine._stores.running, [True]
+    decided = running.decided
+
+    async def blip(scope: Scope, execution_id: int) -> None:
+        if away and away.pop():
+            raise Unavailable("the database does not answer")
+        await decided(scope, execution_id)
+
+    monkeypatch.setattr(running, "decided", blip)
+    dispatch = playbooks.engine.dispatch(playbooks.scope)
+    (first,) = await dispatch.claim("w", 1, 0.0)
+    report = CommandEnded(command_id=first.command_id, attempt=1, status="ok", data={"x": 1})
+    await dispatch.complete(first, report, worker="w", take_next=False)
+    assert "forgetting that it was lengthy" in caplog.text
+    assert (await playbooks.finished(started.execution_id)).status == "COMPLETED"
     assert await running.deciding(playbooks.scope, started.execution_id, 0) == 1
 
 

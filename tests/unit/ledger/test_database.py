@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 from noetl.errors import Unavailable
-from noetl.ledger.database import Database
-from noetl.model.stream import Scope
+from noetl.ledger import committer
+from noetl.ledger.database import Database, Role
+from noetl.ledger.postgres import PostgresLedger
+from noetl.model.ids import SnowflakeGenerator
+from noetl.model.stream import Scope, execution_stream
+from noetl.testing.drafts import Drafts
 from noetl.testing.engine import until
 
 ACME = Scope("acme", "care")
@@ -45,6 +50,42 @@ async def test_a_connection_cut_in_the_middle_is_told(database: Database) -> Non
         await cut_off()
     assert await answers(database, 7) == 7
     await killer.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [("53100", "disk is full"), ("53200", "no memory"), ("53300", "too many"), ("25006", "read-only")]
+)
+async def test_a_server_that_has_no_room_or_may_not_write_is_waited_for(
+    database: Database, code: str, said: str
+) -> None:
+    """INV-182"""
+    with pytest.raises(Unavailable, match=f"PostgreSQL does not answer: {said}"):
+        async with database.transaction(ACME) as connection:
+            await connection.execute(f"DO $$ BEGIN RAISE EXCEPTION '{said}' USING ERRCODE = '{code}'; END $$")
+    assert await answers(database, 7) == 7
+
+
+class ReadOnly(Database):
+    """A database that takes no writes, as one that follows another."""
+
+    def _session(self, role: Role) -> dict[str, str]:
+        return {**super()._session(role), "default_transaction_read_only": "on"}
+
+
+async def test_events_that_a_read_only_server_refuses_may_be_sent_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """INV-182"""
+    monkeypatch.setattr(committer, "_RETRY_WAITS", (0.0,))
+    follower = ReadOnly(database.url, as_roles=True)
+    ledger = PostgresLedger(follower)
+    try:
+        event = Drafts(ACME, SnowflakeGenerator(1, lambda: time.time_ns() // 1_000_000).mint).execution(7)
+        with pytest.raises(Unavailable, match="read-only"):
+            await ledger.append(execution_stream(ACME, 7), [event])
+    finally:
+        await ledger.close()
+        await follower.close()
 
 
 async def test_a_pool_keeps_open_what_it_is_told(database: Database, caplog: pytest.LogCaptureFixture) -> None:

@@ -107,7 +107,9 @@ def _checks(grant: TaskGrant, report: TaskReport) -> None:
     severities = {(check.label, check.output): check.severity for check in wanted}
     for number, told in enumerate(report.checks):
         field = f"report.checks[{number}]"
-        count(f"{field}.violations", told.violations, "violations are counted from 0", most=_ADDED)
+        broken = count(f"{field}.violations", told.violations, "violations are counted from 0", most=_ADDED)
+        if told.passed and broken:
+            refuse(f"{field}.passed", told.passed, f"it tells of {broken} violations")
         name(f"{field}.label", told.label)
         declared = severities.get((told.label, told.output), told.severity)
         one_of(f"{field}.severity", told.severity, (declared,), f"{told.label} is declared as {declared}")

@@ -65,7 +65,7 @@ class Granting:
         if not claimed:
             return []
         if not facts.outputs and not facts.view.inputs:
-            return [_grant(facts, one, (), (), {}) for one in claimed]
+            return [bare(facts, one) for one in claimed]
         read = [await pinned_inputs(scope, self._payloads, one.inputs, one.inputs_ref) for one in claimed]
         async with self._database.transaction(scope) as connection:
             pinned = await _pinned(connection, read)
@@ -85,6 +85,11 @@ class Granting:
             )
             for one, inputs in zip(claimed, read, strict=True)
         ]
+
+
+def bare(facts: JobFacts, claimed: Claimed) -> TaskGrant:
+    """Return the grant of a task without anything that has to be read."""
+    return _grant(facts, claimed, (), (), {})
 
 
 def _grant(

@@ -15,10 +15,10 @@ from noetl.dispatch.signal import Signal
 from noetl.dispatch.tasks.claiming import Waiting
 from noetl.dispatch.tasks.committing import Committing
 from noetl.dispatch.tasks.ending import Ending
-from noetl.dispatch.tasks.granting import Claimed, Granting
+from noetl.dispatch.tasks.granting import Claimed, Granting, bare
 from noetl.dispatch.tasks.jobs import JobFacts, Jobs
 from noetl.dispatch.tasks.wakeups.port import Wakeups
-from noetl.errors import Conflict, LeaseLost
+from noetl.errors import UNREADABLE, Conflict, LeaseLost, NoetlError
 from noetl.faults import reach
 from noetl.leases import fences, operations, statements
 from noetl.leases.kinds import TASK
@@ -89,35 +89,61 @@ class LocalTasks:
     async def _claim(self, worker: str, rows: Sequence[Any]) -> list[TaskGrant]:
         if not rows:
             return []
-        leases: list[TaskLease | None] = []
+        granted: list[TaskGrant | BaseException | None] = []
         try:
+            facts = await self._facts(rows[0]["job_id"])
+            claimed = [_claimed(row) for row in rows]
+            # All that could fail comes before the leases: a task that is leased and granted to nobody counts as lost.
+            grants, broken = await self._grants(facts, claimed)
             # Each on its own, so that a lost race costs that task only; the ledger writes them as one group.
-            leases = list(await asyncio.gather(*(self._lease(worker, row) for row in rows)))
+            leases = (self._leased(worker, row, grant) for row, grant in zip(rows, grants, strict=True))
+            granted = list(await asyncio.gather(*leases, return_exceptions=True))
         finally:
-            self._waiting.release(rows, lost=sum(lease is None for lease in leases))
-        claimed = [
-            Claimed(lease, row["execution_id"], row["partition_key"], row["inputs"], row["inputs_ref"], _left(row))
-            for row, lease in zip(rows, leases, strict=True)
-            if lease is not None
-        ]
-        if not claimed:
-            return []
-        facts = await self._facts(rows[0]["job_id"])
-        return await self._granting.grants(self._scope, facts, claimed)
+            self._waiting.release(rows, lost=sum(one is None for one in granted))
+        won = [one for one in granted if isinstance(one, TaskGrant)]
+        failed = [one for one in granted if isinstance(one, BaseException)]
+        if failed and not won:
+            raise failed[0]
+        for one in won:
+            if (problem := broken.get(one.lease.task_id)) is not None:
+                await self._unreadable(one, problem)
+        return [one for one in won if one.lease.task_id not in broken]
+
+    async def _grants(
+        self, facts: JobFacts, claimed: Sequence[Claimed]
+    ) -> tuple[list[TaskGrant], dict[str, NoetlError]]:
+        """Return a grant of each task, and why those that can never be granted cannot be."""
+        try:
+            return await self._granting.grants(self._scope, facts, claimed), {}
+        except UNREADABLE as problem:
+            if len(claimed) == 1:
+                return [bare(facts, claimed[0])], {claimed[0].lease.task_id: problem}
+        grants, broken = [], {}
+        for one in claimed:
+            its, problems = await self._grants(facts, [one])
+            grants += its
+            broken.update(problems)
+        return grants, broken
+
+    async def _unreadable(self, grant: TaskGrant, problem: NoetlError) -> None:
+        """Fail a task whose inputs can never be read: it would be the first to be granted for ever."""
+        report = TaskReport(status="error", retryable=False)
+        with suppress(Conflict):
+            await self._ending.for_good(self._scope, grant, report, problem.message, problem.code)
 
     async def _facts(self, job_id: str) -> JobFacts:
         return self._jobs.known(self._scope, job_id) or await self._jobs.get(self._scope, job_id)
 
-    async def _lease(self, worker: str, row: Any) -> TaskLease | None:
-        task_id, attempt, seconds = row["task_id"], row["attempt"], float(row["lease_seconds"])
-        token = str(uuid.uuid4())
-        stream = identity.task_stream(self._scope, task_id)
-        meta = {"attempt": attempt + 1, "worker": worker, "lease_token": token, "lease_seconds": seconds}
+    async def _leased(self, worker: str, row: Any, grant: TaskGrant) -> TaskGrant | None:
+        """Record the lease of a grant; None if somebody else was quicker."""
+        lease = grant.lease
+        stream = identity.task_stream(self._scope, lease.task_id)
+        meta = {"attempt": lease.attempt, "worker": worker, "lease_token": lease.token, "lease_seconds": lease.seconds}
         draft = self._drafting.one(
             self._scope, stream, row["execution_id"], "task.claimed", stream.stream_id, node_name=row["job"],
             causation_id=row["created_event_id"], meta=meta,
         )  # fmt: skip
-        relied_on = [fences.free(TASK, (task_id,), attempt)]
+        relied_on = [fences.free(TASK, (lease.task_id,), row["attempt"])]
         if row["max_concurrency"] is not None:
             relied_on.append(Fence("job", 0, row["job_id"], row["max_concurrency"], None, "room"))
         reach("task.before_claim")
@@ -126,7 +152,7 @@ class LocalTasks:
         except LeaseLost:
             return None
         reach("task.after_claim")
-        return TaskLease(task_id=task_id, attempt=attempt + 1, token=token, seconds=seconds)
+        return grant
 
     async def fetch(self, lease: TaskLease) -> TaskGrant:
         """Return once more what was granted with a lease that is still held."""
@@ -182,6 +208,17 @@ class LocalTasks:
         """Record that an attempt came to nothing."""
         await self._references.check(self._scope, reports.end(grant, report))
         return await self._ending.failed(self._scope, grant, report)
+
+
+def _claimed(row: Any) -> Claimed:
+    """Return a task with the lease that its claim would record."""
+    lease = TaskLease(
+        task_id=row["task_id"],
+        attempt=row["attempt"] + 1,
+        token=str(uuid.uuid4()),
+        seconds=float(row["lease_seconds"]),
+    )
+    return Claimed(lease, row["execution_id"], row["partition_key"], row["inputs"], row["inputs_ref"], _left(row))
 
 
 def _left(row: Any) -> tuple[str, str] | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.unit.dispatch.tasks.ground import DAG, Ground
 
+from noetl.dispatch.tasks import granting
 from noetl.dispatch.tasks.backoff import Backoff
-from noetl.errors import Conflict, LeaseLost, NotFound
+from noetl.errors import Conflict, Corrupt, LeaseLost, NoetlError, NotFound, Unavailable
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.stream import Scope
@@ -219,3 +221,47 @@ async def test_two_organizations_with_equal_names_never_meet(
     assert await other.current("orders") == {}
     assert {key.partition("/")[0] for key in await other.statuses()} == {"orders"}
     await other.engine.close()
+
+
+@pytest.fixture
+def problems(monkeypatch: pytest.MonkeyPatch) -> list[NoetlError]:
+    """Problems that reading the inputs of tasks meets, one each."""
+    found: list[NoetlError] = []
+    read = granting.pinned_inputs
+
+    async def reading(*args: Any) -> list[dict[str, Any]]:
+        if found:
+            raise found.pop(0)
+        return await read(*args)
+
+    monkeypatch.setattr(granting, "pinned_inputs", reading)
+    return found
+
+
+async def test_a_task_whose_inputs_cannot_be_read_now_loses_no_attempt(
+    ground: Ground, problems: list[NoetlError]
+) -> None:
+    """INV-182: a lease is recorded once its grant is ready."""
+    await ground.deploy()
+    for _ in range(4):
+        problems.append(Unavailable("the store does not answer"))
+        with pytest.raises(Unavailable):
+            await ground.claim()
+    (grant,) = await ground.claim()
+    assert grant.lease.attempt == 1
+
+
+async def test_a_task_whose_inputs_can_never_be_read_fails_alone(ground: Ground, problems: list[NoetlError]) -> None:
+    """INV-33: others that are claimed with it are granted."""
+    await ground.deploy()
+    (orders,) = await ground.claim()
+    await ground.tasks.complete(orders, ground.report(orders))
+    await ground.drain()
+    # All at once first, then one by one: the first of them is broken, and the other is not.
+    problems += [Corrupt("the bytes are others"), Corrupt("the bytes are others")]
+    (sound,) = await ground.claim()
+    assert (sound.job, sound.lease.attempt) == ("clean", 1)
+    rows = await ground.rows("SELECT partition_key, status, error FROM noetl.task WHERE job = 'clean'")
+    states = {row["partition_key"]: (row["status"], row["error"]) for row in rows}
+    assert states.pop(sound.partition_key) == ("Running", None)
+    assert list(states.values()) == [("Failed", "the bytes are others")]
