@@ -27,7 +27,7 @@ from noetl.testing.drafts import Drafts
 pytestmark = [pytest.mark.service, pytest.mark.no_parity]
 
 IDS = SnowflakeGenerator(29, lambda: time.time_ns() // 1_000_000)
-KEPT = ("noetl.event", "noetl.ledger_link", "noetl.shard")
+KEPT = ("noetl.event", "noetl.ledger_head", "noetl.ledger_link", "noetl.ledger_node", "noetl.shard")
 
 
 class Ground:
@@ -53,9 +53,9 @@ class Ground:
     async def file(self) -> HeadFile:
         return HeadFile(self._folder / "heads", await self.trees.ledger())
 
-    async def notary(self) -> Notary:
+    async def notary(self, *, published: bool = True) -> Notary:
         file = await self.file()
-        return Notary(self.trees, self.signer, file.publish, file.newest())
+        return Notary(self.trees, self.signer, file.publish, file.newest() if published else {})
 
     async def check(self, *, heads: bool = False) -> ChainReport:
         kept = (await self.file()).heads() if heads else []
