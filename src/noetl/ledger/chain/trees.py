@@ -36,17 +36,17 @@ class Trees:
     """Reads and keeps trees and heads, as a role that serves all tenants."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self.links = StoredLinks(database)
 
     async def ledger(self) -> str:
         """Return which ledger this is."""
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             return str(await connection.fetchval("SELECT id FROM noetl.ledger_identity"))
 
     async def newest(self, shard: int) -> Head | None:
         """Return the newest signed head of a shard."""
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             row = await connection.fetchrow(f"{_HEADS} LIMIT 1", shard)
         if row is None:
             return None
@@ -62,7 +62,7 @@ class Trees:
 
     async def kept(self, shard: int) -> MerkleFrontier:
         """Return the tree over the complete chunks of a shard, as far as they are kept."""
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             size = await connection.fetchval(_COUNT, shard, CHUNK_LEVEL) << CHUNK_LEVEL
         wanted = subtrees(0, size)
         found = await self._nodes(shard, wanted)
@@ -70,7 +70,7 @@ class Trees:
 
     async def keep(self, shard: int, nodes: Sequence[tuple[Subtree, bytes]]) -> None:
         """Keep complete subtrees; of two notaries that make one, both make the same, and whoever made another is found."""
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             columns = (
                 [level for (level, _), _ in nodes],
                 [number for (_, number), _ in nodes],
@@ -84,7 +84,7 @@ class Trees:
 
     async def sign(self, head: Head) -> None:
         """Record a signed head."""
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             await connection.execute(_SIGNED, head.shard, head.size, head.line(), head.signed_at)
 
     async def paths(self, head: Head, positions: Sequence[int]) -> list[list[bytes]]:
@@ -121,7 +121,7 @@ class Trees:
         return found
 
     async def _nodes(self, shard: int, wanted: Sequence[Subtree]) -> dict[Subtree, bytes]:
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             rows = await connection.fetch(
                 _NODES, shard, [level for level, _ in wanted], [number for _, number in wanted]
             )

@@ -25,6 +25,15 @@ CHANGES: Final = {
 
 REMOVE: Final = "DELETE FROM noetl.event WHERE event_id = $1"
 
+INVENT_REMOVAL: Final = """
+INSERT INTO noetl.event_archive (tenant_id, organization_id, partition, first_execution_id, last_execution_id, events,
+    executions, bounds, manifest_ref, manifest_sha256, archived_at, dropped_at, removed_at)
+SELECT 'nobody', 'nothing', 'event_2020_01', 1, 2, 9, 1, json_object_agg(shard::text, json_build_array(1, 1000000)),
+    '{"uri":"x","sha256":"x","media_type":"x","bytes":0,"stored_sha256":"x"}', repeat('0', 64), now(), now(), now()
+FROM noetl.shard
+"""
+"""Says that an archive of an organization that never was has been removed, and reached over everything."""
+
 
 async def swap(connection: asyncpg.Connection, one: int, other: int) -> None:
     """Let two events of a shard change places."""
