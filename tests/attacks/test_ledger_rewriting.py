@@ -16,10 +16,12 @@ from noetl.ledger.chain.heads import Signer
 from noetl.ledger.chain.notary import Notary
 from noetl.ledger.chain.trees import Trees
 from noetl.ledger.database import Database
+from noetl.ledger.history import History
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.event import Draft
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
+from noetl.payloads.memory import MemoryPayloadStore
 from noetl.replay.chain import ChainCheck, ChainReport
 from noetl.testing.attacks.ledger_rewriting import CHANGES, REMOVE, cover_up, insert_after, swap
 from noetl.testing.drafts import Drafts
@@ -27,7 +29,7 @@ from noetl.testing.drafts import Drafts
 pytestmark = [pytest.mark.service, pytest.mark.no_parity]
 
 IDS = SnowflakeGenerator(29, lambda: time.time_ns() // 1_000_000)
-KEPT = ("noetl.event", "noetl.ledger_link", "noetl.shard")
+KEPT = ("noetl.event", "noetl.ledger_head", "noetl.ledger_link", "noetl.ledger_node", "noetl.shard")
 
 
 class Ground:
@@ -35,6 +37,7 @@ class Ground:
 
     def __init__(self, database: Database, ledger: PostgresLedger, owner_url: str, folder: Path) -> None:
         self.ledger, self.trees = ledger, Trees(database)
+        self.history = History(database, ledger, MemoryPayloadStore())
         self.signer = Signer(folder / "keys")
         self._folder, self._owner_url = folder, owner_url
         self.items: list[Draft] = []
@@ -53,13 +56,13 @@ class Ground:
     async def file(self) -> HeadFile:
         return HeadFile(self._folder / "heads", await self.trees.ledger())
 
-    async def notary(self) -> Notary:
+    async def notary(self, *, published: bool = True) -> Notary:
         file = await self.file()
-        return Notary(self.trees, self.signer, file.publish, file.newest())
+        return Notary(self.trees, self.signer, file.publish, file.newest() if published else {})
 
     async def check(self, *, heads: bool = False) -> ChainReport:
         kept = (await self.file()).heads() if heads else []
-        return await ChainCheck(self.ledger, self.trees, kept, self.signer.public).shards()
+        return await ChainCheck(self.history, self.trees, kept, self.signer.public).shards()
 
     @asynccontextmanager
     async def attacked(self) -> AsyncIterator[asyncpg.Connection]:
@@ -179,6 +182,6 @@ async def test_a_forged_head_is_found_by_its_signature(ground: Ground, tmp_path:
     (head,) = await (await ground.notary()).round()
     forger = Signer(tmp_path / "other")
     forged = forger.sign(head)
-    check = ChainCheck(ground.ledger, ground.trees, [forged], ground.signer.public)
+    check = ChainCheck(ground.history, ground.trees, [forged], ground.signer.public)
     (found,) = (await check.shards()).differences
     assert (found.where, found.field) == ("head", "signature")

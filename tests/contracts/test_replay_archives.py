@@ -115,6 +115,9 @@ async def test_a_removed_archive_says_so(database: Database, found: Projections,
     await drop_the_old(database, found, keep_archive_months=2)
     with pytest.raises(HistoryNotKept):
         await found.replay.state(SCOPE, runs[0].execution_id)
+    report = await found.verifier.verify(SCOPE)
+    assert (report.differences, report.projections, report.events) == ([], [], 0)
+    assert "the archive of event_" in (report.not_folded or "")
     with pytest.raises(HistoryNotKept):
-        await found.verifier.verify(SCOPE)
+        await found.verifier.verify(SCOPE, runs[0].execution_id)
     assert (await found.replay.state(SCOPE, runs[1].execution_id)).rows["execution"]

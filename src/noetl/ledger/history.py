@@ -98,16 +98,29 @@ class History:
         self, shard: int, from_position: int = 1, *, scope: Scope | None = None, to_position: int | None = None
     ) -> AsyncIterator[Event]:
         """Give the events of a shard by position, both bounds included, of one organization or of all."""
+        async for event in self._shard(shard, from_position, scope, to_position, kept=False):
+            yield event
+
+    async def read_kept_shard(
+        self, shard: int, *, scope: Scope | None = None, to_position: int
+    ) -> AsyncIterator[Event]:
+        """Give the events of a shard that are still kept; those of removed archives are left out."""
+        async for event in self._shard(shard, 1, scope, to_position, kept=True):
+            yield event
+
+    async def _shard(
+        self, shard: int, from_position: int, scope: Scope | None, to_position: int | None, *, kept: bool
+    ) -> AsyncIterator[Event]:
         position, last = from_position, _LAST if to_position is None else to_position
         while True:
             rows = [row for row in await self._archives.rows(scope) if row.dropped]
             gone = [row for row in rows if row.removed and row.reaches(shard, position, last)]
-            if gone:
+            if gone and not kept:
                 raise not_kept(gone)
             sources = [
                 (row.bounds[shard][0], self._archives.events(row, shard, position, last))
                 for row in rows
-                if row.reaches(shard, position, last)
+                if not row.removed and row.reaches(shard, position, last)
             ]
             sources.append((position, self._live(shard, position, scope, to_position, len(rows))))
             try:

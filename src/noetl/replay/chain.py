@@ -7,24 +7,32 @@ leaf, a change of a leaf from its link, a change of everything from a head that 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from noetl.errors import HistoryNotKept
 from noetl.ledger.chain.heads import Head, is_signed_by, tree_leaf
 from noetl.ledger.chain.links import NO_LINK, Link
 from noetl.ledger.chain.trees import Trees
-from noetl.ledger.normalizer import leaf_of
 from noetl.ledger.port import LedgerReader
-from noetl.model.event import Event, time_text
+from noetl.model.event import Event
 from noetl.model.merkle import MerkleFrontier
 from noetl.model.stream import Scope, execution_stream
+from noetl.replay.gone import away, split
+from noetl.replay.leaves import LeafCheck, Runs, gaps
 from noetl.replay.report import Difference
 
 SHOWN: Final = 10
 """Differences told of each shard: what follows a change differs, too."""
+
+
+class KeptHistory(LedgerReader, Protocol):
+    """A ledger that can be read with gaps where archives were removed for good."""
+
+    def read_kept_shard(self, shard: int, *, scope: Scope | None = None, to_position: int) -> AsyncIterator[Event]:
+        """Give the events of a shard by position that are still kept, up to a bound that is included."""
+        ...
 
 
 class ChainReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +42,8 @@ class ChainReport(msgspec.Struct, frozen=True, kw_only=True):
     """Events whose leaves were computed again."""
     before: int
     """Events that were recorded before links were kept, which nothing proves."""
+    away: int = 0
+    """Positions that are in no place that was read, as the ledger's own events allow: nothing was held against their leaves."""
     links: int
     heads: int
     """Signed heads whose roots were computed again."""
@@ -44,44 +54,54 @@ class ChainCheck:
     """Checks one ledger; `heads` are those that were kept, `key` the one that must have signed them."""
 
     def __init__(
-        self, history: LedgerReader, trees: Trees, heads: Sequence[Head] = (), key: Ed25519PublicKey | None = None
+        self, history: KeptHistory, trees: Trees, heads: Sequence[Head] = (), key: Ed25519PublicKey | None = None
     ) -> None:
         self._history = history
         self._trees = trees
-        self._heads = heads
+        self._heads = list(heads)
         self._key = key
         self._differences: list[Difference] = []
-        self._events = self._before = self._links = self._told = 0
+        self._leaves = LeafCheck(trees, self._event_differs)
+        self._links = self._told = 0
 
-    async def shards(self, scope: Scope | None = None, *, leaves: bool = True) -> ChainReport:
-        """Check every link and head, and the events of an organization; without one, those of all, none missing.
-
-        Without `leaves` the events are not looked at.
-        """
-        ends = (await self._history.head()).positions
-        for shard, first in enumerate(await self._trees.links.chained_from()):
+    async def shards(self, scope: Scope | None = None) -> ChainReport:
+        """Check every link and head, and the events of an organization, or of all without one; no position may lack its event."""
+        ends, firsts = (await self._history.head()).positions, await self._trees.links.chained_from()
+        missing = list[Runs]()
+        for shard, first in enumerate(firsts):
             await self._chain(shard, first, ends[shard])
-            if leaves:
-                await self._shard(shard, first, scope, ends[shard])
-        return await self._report()
+            missing.append(gaps(await self._shard(shard, first, scope, ends[shard]), ends[shard]))
+        allowed = await away(self._trees, scope)
+        lost = 0
+        for shard, first in enumerate(firsts):
+            inside, outside = split(missing[shard], [one.within(shard, first) for one in allowed])
+            lost += inside
+            self._missing(shard, outside)
+        self._told = 0
+        if lost > (most := sum(one.events for one in allowed)):
+            self._differs("of archives that are not read", "events", f"{most} at most", lost, "positions")
+        return await self._report(self._heads, lost)
 
     async def execution(self, scope: Scope, execution_id: int) -> ChainReport:
-        """Check the events of one execution against the links they are under."""
+        """Check the events of one execution, and all links and heads of its shard."""
         shard = execution_stream(scope, execution_id).shard
-        first = (await self._trees.links.chained_from())[shard]
-        await self._leaves(shard, first, self._history.read_execution(scope, execution_id))
-        return ChainReport(events=self._events, before=self._before, links=0, heads=0, differences=self._differences)
+        end, first = (await self._history.head()).positions[shard], (await self._trees.links.chained_from())[shard]
+        await self._chain(shard, first, end)
+        self._told = 0
+        await self._leaves.check(shard, first, self._history.read_execution(scope, execution_id))
+        return await self._report([head for head in self._heads if head.shard == shard])
 
-    async def _report(self) -> ChainReport:
+    async def _report(self, heads: Sequence[Head], lost: int = 0) -> ChainReport:
         ledger = await self._trees.ledger()
-        for head in self._heads:
+        for head in heads:
             if head.ledger != ledger:
                 self._differs(f"over {head.size} events of shard {head.shard}", "ledger", head.ledger, ledger, "head")
         return ChainReport(
-            events=self._events,
-            before=self._before,
+            events=self._leaves.events,
+            before=self._leaves.before,
+            away=lost,
             links=self._links,
-            heads=len(self._heads),
+            heads=len(heads),
             differences=self._differences,
         )
 
@@ -121,49 +141,23 @@ class ChainCheck:
         elif head.link != link.link.hex():
             self._differs(_named(head), "link", head.link, link.link.hex(), "head")
 
-    async def _shard(self, shard: int, first: int, scope: Scope | None, end: int) -> None:
-        """Compute the leaves of a shard's events again; of all tenants, none may be missing."""
+    async def _shard(self, shard: int, first: int, scope: Scope | None, end: int) -> Runs:
+        """Compute the leaves of a shard's events again, and return the positions that have an event."""
         for event_id, position in await self._trees.links.astray(shard, scope):
             name = f"{event_id} at position {position} of shard {shard}"
             self._differs(name, "digest columns", "those of its references", "others", "event")
-        try:
-            seen = await self._leaves(shard, first, self._history.read_shard(shard, scope=scope, to_position=end))
-        except HistoryNotKept:
-            # What is gone for good leaves its links; there is nothing left to hold against them.
-            return
-        if scope is None:
-            self._missing(shard, seen, end)
+        self._told = 0
+        kept = self._history.read_kept_shard(shard, scope=scope, to_position=end)
+        seen = await self._leaves.check(shard, first, kept)
+        if scope is not None:
+            seen += await self._trees.links.standing(shard, end)
+        return seen
 
-    async def _leaves(self, shard: int, first: int, events: AsyncIterator[Event]) -> list[tuple[int, int]]:
-        """Hold events against their leaves, and return the runs of positions that were seen."""
-        self._told, runs = 0, list[tuple[int, int]]()
-        links = _Following(self._trees, shard)
-        async for event in events:
-            runs = _with(runs, event.position)
-            if event.position < first:
-                self._before += 1
-                continue
-            self._events += 1
-            link = await links.at(event.position)
-            if link is None:
-                self._event_differs(event, "link", "one that covers it", None)
-                continue
-            if (said := leaf_of(event)) != (leaf := link.leaf(event.position)):
-                self._event_differs(event, "leaf (SHA-256 of its columns)", leaf.hex(), said.hex())
-            if (at := link.ingest_time(event.position)) != event.ingest_time:
-                self._event_differs(event, "ingest_time", time_text(at), time_text(event.ingest_time))
-            version = links.version(event.position)
-            if version != event.stream_version:
-                self._event_differs(event, "stream_version", version, event.stream_version)
-        return runs
-
-    def _missing(self, shard: int, seen: list[tuple[int, int]], end: int) -> None:
-        position = 1
-        for first, last in [*seen, (end + 1, end + 1)]:
-            if first > position:
-                gone = str(position) if first == position + 1 else f"{position} to {first - 1}"
-                self._differs(f"{gone} of shard {shard}", "event", "one for each leaf", "none", "position")
-            position = last + 1
+    def _missing(self, shard: int, runs: Runs) -> None:
+        self._told = 0
+        for first, last in runs:
+            gone = str(first) if first == last else f"{first} to {last}"
+            self._differs(f"{gone} of shard {shard}", "event", "one for each leaf", "none", "position")
 
     def _link_differs(self, link: Link, field: str, expected: object, found: object) -> None:
         where = f"of positions {link.first_position} to {link.last_position} of shard {link.shard}"
@@ -181,45 +175,3 @@ class ChainCheck:
 
 def _named(head: Head) -> str:
     return f"over {head.size} events of shard {head.shard}, signed {head.signed_at}"
-
-
-def _with(runs: list[tuple[int, int]], position: int) -> list[tuple[int, int]]:
-    """Add a position to runs of them; positions come in order."""
-    if runs and position <= runs[-1][1] + 1:
-        runs[-1] = (runs[-1][0], max(runs[-1][1], position))
-    else:
-        runs.append((position, position))
-    return runs
-
-
-class _Following:
-    """The links of a shard, found for positions that come in order."""
-
-    def __init__(self, trees: Trees, shard: int) -> None:
-        self._pages: AsyncIterator[list[Link]] | None = None
-        self._trees = trees
-        self._shard = shard
-        self._page: list[Link] = []
-        self._link: Link | None = None
-        self._versions: list[int] = []
-
-    async def at(self, position: int) -> Link | None:
-        """Return the link that holds a position."""
-        while self._link is None or self._link.last_position < position:
-            if self._pages is None:
-                self._pages = self._trees.links.links(self._shard, position)
-            while not self._page:
-                found = await anext(self._pages, None)
-                if found is None:
-                    return None
-                self._page = found
-            self._link = self._page.pop(0)
-            self._versions = list(self._link.stream_versions())
-        return self._link if self._link.first_position <= position else None
-
-    def version(self, position: int) -> int | None:
-        """Return the stream version that the link says of a position it holds."""
-        if self._link is None:
-            return None
-        place = position - self._link.first_position
-        return self._versions[place] if 0 <= place < len(self._versions) else None

@@ -70,6 +70,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     """Whether every file was hashed; otherwise size and time or ETag were compared, and those hashed that differ in it."""
     stores: list[StoreCompared] = []
     """The stores beside the default one, each compared at its own checkpoints."""
+    not_folded: str | None = None
+    """Why no projection was compared, where the history that they follow from was removed for good."""
 
     @property
     def clean(self) -> bool:
@@ -86,6 +88,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
             "mark": self.mark.token(),
             "events": self.events,
             "lag": self.lag,
+            "not_folded": self.not_folded,
             "payloads": self.payloads,
             "files": self.files,
             "file_bytes": self.file_bytes,

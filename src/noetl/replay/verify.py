@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from noetl.errors import NotFound
+from noetl.errors import HistoryNotKept, NotFound
 from noetl.ledger.database import Database
 from noetl.model.broken_stream import BrokenStream
 from noetl.model.event import Event
@@ -42,6 +42,7 @@ _SCOPES = """
 SELECT tenant_id, organization_id FROM noetl.stream UNION SELECT tenant_id, organization_id FROM noetl.projection
 UNION SELECT tenant_id, organization_id FROM noetl.execution_head UNION SELECT tenant_id, organization_id FROM noetl.command
 UNION SELECT tenant_id, organization_id FROM noetl.stage UNION SELECT tenant_id, organization_id FROM noetl.frame
+UNION SELECT tenant_id, organization_id FROM noetl.event_archive
 ORDER BY 1, 2
 """
 
@@ -79,8 +80,16 @@ class Verifier:
         check_payloads: bool = False,
         progress: Progress | None = None,
     ) -> VerifyReport:
-        """Verify an organization, or one execution of it; `progress` is told how many events were folded."""
-        found = await self.compared(scope, execution_id, check_payloads=check_payloads, progress=progress)
+        """Verify an organization, or one execution of it; `progress` is told how many events were folded.
+
+        Where history was removed for good nothing can be folded; all else is compared, and the report says so.
+        """
+        try:
+            found = await self.compared(scope, execution_id, check_payloads=check_payloads, progress=progress)
+        except HistoryNotKept as problem:
+            if execution_id is not None or self._database is None:
+                raise
+            return await self._unfolded(scope, self._database, problem)
         differences, projections, stores = found.differences, compared(found.expected, found.found), []
         for line in self._others:
             with of_store(line.name):
@@ -103,6 +112,23 @@ class Verifier:
             differences=differences + ([] if found.payloads is None else found.payloads.differences),
             payloads=None if found.payloads is None else found.payloads.checked,
             stores=stores,
+        )
+
+    async def _unfolded(self, scope: Scope, database: Database, problem: HistoryNotKept) -> VerifyReport:
+        """Compare what needs no fold; that history was removed is among it, and must be what the events say."""
+        async with self._store.snapshot_view(scope) as view:
+            mark = await view.checkpoints()
+        differences = await inline_differences(database, scope, None)
+        differences += await open_work_differences(database, scope, None, self._upcasters)
+        return VerifyReport(
+            scope=scope,
+            execution_id=None,
+            mark=mark,
+            events=0,
+            lag=0,
+            projections=[],
+            differences=differences,
+            not_folded=problem.message,
         )
 
     def beside(self, line: StoreLine) -> Verifier:

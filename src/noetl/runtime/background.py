@@ -28,7 +28,7 @@ async def open_background(
         await stack.enter_async_context(open_sender(runtime))
         await stack.enter_async_context(open_backfills(runtime, pipelines))
         await stack.enter_async_context(open_lineage(runtime))
-        await stack.enter_async_context(open_notary(runtime))
+        await stack.enter_async_context(open_notary(runtime, None if metrics is None else metrics.notary))
         await stack.enter_async_context(open_keeping(runtime, pipelines))
         meter = None if metrics is None else metrics.schedules
         jobs = platform_jobs(runtime, pipelines)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from noetl.ledger.chain.heads import Head
     from noetl.ledger.chain.notary import Notary
     from noetl.replay.chain import ChainCheck
+    from noetl.runtime.notary_metrics import NotaryMetrics
 
 _log = logging.getLogger(__name__)
 
@@ -44,12 +45,12 @@ async def notary_of(runtime: Runtime) -> Notary:
 
 
 @asynccontextmanager
-async def open_notary(runtime: Runtime) -> AsyncIterator[None]:
+async def open_notary(runtime: Runtime, metrics: NotaryMetrics | None = None) -> AsyncIterator[None]:
     """Sign heads in the background for the time of the block, unless that is left to others."""
     if not runtime.settings.event_store.heads.in_server:
         yield
         return
-    signing = asyncio.create_task(sign_on(runtime), name="noetl-notary")
+    signing = asyncio.create_task(sign_on(runtime, metrics), name="noetl-notary")
     try:
         yield
     finally:
@@ -58,8 +59,8 @@ async def open_notary(runtime: Runtime) -> AsyncIterator[None]:
             await signing
 
 
-async def sign_on(runtime: Runtime) -> None:
-    """Sign round after round; what goes wrong is logged, and tried again in the next."""
+async def sign_on(runtime: Runtime, metrics: NotaryMetrics | None = None) -> None:
+    """Sign round after round; what goes wrong, whatever it is, is logged, and tried again in the next."""
     every = runtime.settings.event_store.heads.every_seconds
     notary: Notary | None = None
     while True:
@@ -69,6 +70,11 @@ async def sign_on(runtime: Runtime) -> None:
             await notary.round()
         except NoetlError as problem:
             _log.error("heads of the ledger are not signed: %s", problem.message)
+        except Exception:
+            # A task that ended here would be missed by nobody until the process ends.
+            _log.exception("heads of the ledger are not signed")
+        if notary is not None and metrics is not None:
+            metrics.refused(len(notary.refused))
 
 
 async def chain_check(runtime: Runtime, heads: Sequence[Path] = (), key: Path | None = None) -> ChainCheck:

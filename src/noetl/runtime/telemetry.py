@@ -27,6 +27,7 @@ from noetl.ledger.transition import Transition
 from noetl.project.stores import StoredByType
 from noetl.runtime.alert_metrics import OPEN, AlertMetrics
 from noetl.runtime.fabric_metrics import FabricMetrics
+from noetl.runtime.notary_metrics import NotaryMetrics
 from noetl.runtime.projection_store_metrics import StoreMetrics
 from noetl.runtime.projector_metrics import ProjectedCounts, ProjectionMetrics, projection_lags
 from noetl.runtime.relay_metrics import RelayMetrics
@@ -118,6 +119,8 @@ class Metrics:
             self._depth.labels(pool)
         FabricMetrics(registry)
         self._alerts = AlertMetrics(registry)
+        self.notary = NotaryMetrics(registry)
+        """What the notary of this process says of shards."""
         self.relay = RelayMetrics(registry)
         """What the relay of this process counts."""
         self.projected = ProjectedCounts(registry)

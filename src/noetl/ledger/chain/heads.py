@@ -29,6 +29,8 @@ from noetl.model.merkle import leaf_hash
 
 KEY_FILE: Final = "notary.key"
 PUBLIC_FILE: Final = "notary.pub"
+FORMER_FILES: Final = "notary-*.pub"
+"""The public keys of notaries that signed before this one."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,12 +96,18 @@ class Signer:
             key = load_pem_private_key((directory / KEY_FILE).read_bytes(), None)
             assert isinstance(key, Ed25519PrivateKey)
             self._key = key
+            self._directory = directory
             self.public = key.public_key()
             _write_whole(directory / PUBLIC_FILE, public_pem(self.public), 0o644)
         except (OSError, ValueError, AssertionError) as problem:
             raise ConfigError(
                 f"the key that signs heads of the ledger cannot be kept in {directory / KEY_FILE}: {problem}"
             ) from None
+
+    def trusted(self) -> list[Ed25519PublicKey]:
+        """Return the keys whose heads are believed: this one, and those that an administrator keeps of former ones."""
+        former = sorted(path for path in self._directory.glob(FORMER_FILES) if path.name != PUBLIC_FILE)
+        return [self.public, *(read_public_key(path.read_bytes()) for path in former)]
 
     def sign(self, head: Head) -> Head:
         """Return the head with this key's name and signature."""

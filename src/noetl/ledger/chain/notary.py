@@ -1,23 +1,24 @@
 """The notary: makes the tree of each shard of its links and signs heads, outside every append.
 
-It never signs what does not follow from the head that it signed before: a ledger that was rewritten is told, not notarized.
+It never signs what does not follow from the heads that were signed before, neither from the one that was published nor from the
+one that the database has, and believes neither without its signature: a ledger that was rewritten is told, not notarized.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final
 
-from noetl.errors import Corrupt
-from noetl.ledger.chain.heads import Head, Signer, tree_leaf
-from noetl.ledger.chain.trees import CHUNK_LEVEL, Trees
+from noetl.errors import Corrupt, NoetlError, Unavailable
+from noetl.ledger.chain.growing import grown
+from noetl.ledger.chain.heads import Head, Signer, is_signed_by
+from noetl.ledger.chain.trees import Trees
 from noetl.model.event import time_text
-from noetl.model.merkle import MerkleFrontier, Subtree
 from noetl.model.shard import SHARD_COUNT
 
 Publish = Callable[[Head], Awaitable[None]]
-_KEPT_TOGETHER: Final = 1_000
+_log = logging.getLogger(__name__)
 
 
 class Notary:
@@ -36,25 +37,49 @@ class Notary:
         self._publish = publish
         self._published = dict(published)
         self._now = now
+        self.refused: dict[int, NoetlError] = {}
+        """Why the last round signed no head of a shard."""
 
     async def round(self) -> list[Head]:
-        """Sign and publish a head of every shard that grew."""
+        """Sign and publish a head of every shard that grew; one that cannot be signed is told at the end, and stops no other."""
         ledger = await self._trees.ledger()
-        found = [await self._shard(ledger, shard) for shard in range(SHARD_COUNT)]
-        return [head for head in found if head is not None]
+        refused, found = dict[int, NoetlError](), list[Head]()
+        for shard in range(SHARD_COUNT):
+            try:
+                head = await self._shard(ledger, shard)
+            except Unavailable:
+                # The database or the place of heads is away, for every shard alike. What was known stays known.
+                self.refused |= refused
+                raise
+            except NoetlError as problem:
+                refused[shard] = problem
+            except Exception as problem:  # Whatever stands in the rows of one shard is that shard's alone.
+                refused[shard] = Corrupt(f"no head of shard {shard} is signed: {type(problem).__name__}: {problem}")
+            else:
+                if head is not None:
+                    found.append(head)
+        self.refused = refused
+        if refused:
+            first, *others = refused.values()
+            for other in others:
+                _log.error("heads of the ledger are not signed: %s", other.message)
+            raise first
+        return found
 
     async def _shard(self, ledger: str, shard: int) -> Head | None:
+        first = (await self._trees.links.chained_from())[shard]
         recorded, known = await self._trees.newest(shard), self._published.get(shard)
-        before = max((head for head in (recorded, known) if head is not None), key=lambda head: head.size, default=None)
-        tree, link = await self._grown(shard, before)
+        before = [head for head in (recorded, known) if head is not None]
+        for head in before:
+            self._believe(head, ledger, shard, first)
+        tree, link = await grown(self._trees, shard, first, before)
         if not tree.size:
             return None
-        if before is not None and tree.size == before.size:
-            # Signed by another notary, or by this one before it could tell anybody.
-            if known != before:
-                await self._tell(before)
+        if any(head.size == tree.size for head in before):
+            if recorded is not None and (known is None or known.size < recorded.size):
+                # Signed by another notary, or by this one before it could tell anybody.
+                await self._tell(recorded)
             return None
-        first = (await self._trees.links.chained_from())[shard]
         head = self._signer.sign(
             Head(
                 ledger=ledger,
@@ -71,51 +96,19 @@ class Notary:
         await self._tell(head)
         return head
 
+    def _believe(self, head: Head, ledger: str, shard: int, first: int) -> None:
+        """Refuse a head that was not signed here, or not as one of this shard."""
+        if not any(is_signed_by(head, public) for public in self._signer.trusted()):
+            raise Corrupt(
+                f"a head over {head.size} events of shard {shard} is not signed by the notary's key: somebody put it there",
+                hint="`noetl verify --all` names what differs; docs/proofs.md says how a key is changed",
+            )
+        if (head.ledger, head.shard, head.first_position) != (ledger, shard, first):
+            raise Corrupt(
+                f"a head over {head.size} events stands for shard {shard} of ledger {ledger} from position {first} on,"
+                f" and was signed for shard {head.shard} of {head.ledger} from {head.first_position} on"
+            )
+
     async def _tell(self, head: Head) -> None:
         await self._publish(head)
         self._published[head.shard] = head
-
-    async def _grown(self, shard: int, before: Head | None) -> tuple[MerkleFrontier, bytes]:
-        """Return the tree over all links, and the last of them; refuse one that left what was signed."""
-        tree, first = await self._trees.kept(shard)
-        made: list[tuple[Subtree, bytes]] = []
-        link = b""
-        proven = before is None or before.size < tree.size
-        async for page in self._trees.links.links(shard, first + tree.size):
-            for one in page:
-                if one.first_position > first + tree.size:
-                    raise Corrupt(
-                        f"shard {shard} has no link for position {first + tree.size}; no head of it is signed"
-                    )
-                for position in range(max(one.first_position, first + tree.size), one.last_position + 1):
-                    made += [
-                        node for node in tree.add(tree_leaf(position, one.leaf(position))) if node[0][0] >= CHUNK_LEVEL
-                    ]
-                link = one.link
-                if before is not None and tree.size == before.size:
-                    _check(before, tree.root(), link)
-                    proven = True
-            if len(made) >= _KEPT_TOGETHER:
-                await self._trees.keep(shard, made)
-                made = []
-        if before is not None and tree.size == before.size and not proven:
-            _check(before, tree.root(), None)
-        elif not proven and before is not None:
-            raise _left(before, f"it has {tree.size} events with leaves now")
-        if made:
-            await self._trees.keep(shard, made)
-        return tree, link
-
-
-def _check(before: Head, root: bytes, link: bytes | None) -> None:
-    if root.hex() != before.root:
-        raise _left(before, f"the root over them is {root.hex()} now")
-    if link is not None and link.hex() != before.link:
-        raise _left(before, f"the link that ends them is {link.hex()} now")
-
-
-def _left(before: Head, how: str) -> Corrupt:
-    return Corrupt(
-        f"shard {before.shard} was changed after its head over {before.size} events was signed at {before.signed_at}: {how}",
-        hint="`noetl verify --all` names what differs; no further head of this shard is signed",
-    )

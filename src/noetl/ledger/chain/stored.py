@@ -25,6 +25,13 @@ SELECT event_id, position FROM noetl.event WHERE shard = $1
   AND (payload_sha256 IS DISTINCT FROM payload_ref ->> 'sha256' OR fields_sha256 IS DISTINCT FROM fields_ref ->> 'sha256')
   AND ($2::text IS NULL OR (tenant_id, organization_id) = ($2, $3)) ORDER BY position LIMIT 10
 """
+# Of all tenants, and nothing but positions.
+_STANDING: Final = """
+SELECT min(position), max(position) FROM (
+    SELECT position, position - row_number() OVER (ORDER BY position) AS run
+    FROM noetl.event WHERE shard = $1 AND position <= $2
+) AS each GROUP BY run ORDER BY 1
+"""
 _LAST: Final = (1 << 63) - 1
 
 
@@ -61,6 +68,11 @@ class StoredLinks:
         async with self._database.transaction(None, "projector") as connection:
             rows = await connection.fetch(_ASTRAY, shard, *names)
         return [(row["event_id"], row["position"]) for row in rows]
+
+    async def standing(self, shard: int, to_position: int) -> list[tuple[int, int]]:
+        """Return which positions have a live event, of whatever organization, as runs without gaps."""
+        async with self._database.transaction(None, "projector") as connection:
+            return [(row[0], row[1]) for row in await connection.fetch(_STANDING, shard, to_position)]
 
     async def chained_from(self) -> list[int]:
         """Return for each shard the first position that has a link."""

@@ -26,7 +26,7 @@ INSERT INTO noetl.ledger_node (shard, level, number, hash)
 SELECT $1, n.level, n.number, n.hash FROM unnest($2::smallint[], $3::bigint[], $4::bytea[]) AS n (level, number, hash)
 ON CONFLICT DO NOTHING
 """
-_HEADS: Final = "SELECT head FROM noetl.ledger_head WHERE shard = $1 ORDER BY size DESC"
+_HEADS: Final = "SELECT size, head FROM noetl.ledger_head WHERE shard = $1 ORDER BY size DESC"
 _SIGNED: Final = """
 INSERT INTO noetl.ledger_head (shard, size, head, signed_at) VALUES ($1, $2, $3, $4::text::timestamptz) ON CONFLICT DO NOTHING
 """
@@ -36,42 +36,55 @@ class Trees:
     """Reads and keeps trees and heads, as a role that serves all tenants."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self.links = StoredLinks(database)
 
     async def ledger(self) -> str:
         """Return which ledger this is."""
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             return str(await connection.fetchval("SELECT id FROM noetl.ledger_identity"))
 
     async def newest(self, shard: int) -> Head | None:
         """Return the newest signed head of a shard."""
-        async with self._database.transaction(None, "projector") as connection:
-            text = await connection.fetchval(f"{_HEADS} LIMIT 1", shard)
-        return None if text is None else msgspec.json.decode(text, type=Head)
+        async with self.database.transaction(None, "projector") as connection:
+            row = await connection.fetchrow(f"{_HEADS} LIMIT 1", shard)
+        if row is None:
+            return None
+        try:
+            head = msgspec.json.decode(row["head"], type=Head)
+        except msgspec.DecodeError as problem:
+            raise Corrupt(f"the head over {row['size']} events of shard {shard} cannot be read: {problem}") from None
+        if (head.shard, head.size) != (shard, row["size"]):
+            raise Corrupt(
+                f"the head over {row['size']} events of shard {shard} is one over {head.size} of {head.shard}"
+            )
+        return head
 
-    async def kept(self, shard: int) -> tuple[MerkleFrontier, int]:
-        """Return the tree over the complete chunks of a shard, and the position of its first leaf."""
-        first = (await self.links.chained_from())[shard]
-        async with self._database.transaction(None, "projector") as connection:
+    async def kept(self, shard: int) -> MerkleFrontier:
+        """Return the tree over the complete chunks of a shard, as far as they are kept."""
+        async with self.database.transaction(None, "projector") as connection:
             size = await connection.fetchval(_COUNT, shard, CHUNK_LEVEL) << CHUNK_LEVEL
         wanted = subtrees(0, size)
         found = await self._nodes(shard, wanted)
-        return MerkleFrontier(size, [found[part] for part in wanted]), first
+        return MerkleFrontier(size, [found[part] for part in wanted])
 
     async def keep(self, shard: int, nodes: Sequence[tuple[Subtree, bytes]]) -> None:
-        """Keep complete subtrees; of two notaries that make one, both make the same."""
-        async with self._database.transaction(None, "projector") as connection:
+        """Keep complete subtrees; of two notaries that make one, both make the same, and whoever made another is found."""
+        async with self.database.transaction(None, "projector") as connection:
             columns = (
                 [level for (level, _), _ in nodes],
                 [number for (_, number), _ in nodes],
                 [node for _, node in nodes],
             )
             await connection.execute(_KEEP, shard, *columns)
+        stored = await self._nodes(shard, [part for part, _ in nodes])
+        for (level, number), node in nodes:
+            if stored[level, number] != node:
+                raise Corrupt(f"node {number} of level {level} in the tree of shard {shard} is not made of its leaves")
 
     async def sign(self, head: Head) -> None:
         """Record a signed head."""
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             await connection.execute(_SIGNED, head.shard, head.size, head.line(), head.signed_at)
 
     async def paths(self, head: Head, positions: Sequence[int]) -> list[list[bytes]]:
@@ -108,7 +121,7 @@ class Trees:
         return found
 
     async def _nodes(self, shard: int, wanted: Sequence[Subtree]) -> dict[Subtree, bytes]:
-        async with self._database.transaction(None, "projector") as connection:
+        async with self.database.transaction(None, "projector") as connection:
             rows = await connection.fetch(
                 _NODES, shard, [level for level, _ in wanted], [number for _, number in wanted]
             )

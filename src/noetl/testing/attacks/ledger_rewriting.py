@@ -7,9 +7,11 @@ from typing import Final
 import asyncpg
 import msgspec
 
+from noetl.ledger.chain.heads import tree_leaf
 from noetl.ledger.chain.links import NO_LINK, Link
 from noetl.ledger.normalizer import leaf_of
 from noetl.ledger.rows import COLUMNS, to_events
+from noetl.model.merkle import MerkleFrontier, Subtree
 
 CHANGES: Final = {
     "a result": "UPDATE noetl.event SET result = '{\"rows\":999}' WHERE event_id = $1",
@@ -22,6 +24,15 @@ CHANGES: Final = {
 """Statements that change one event in place."""
 
 REMOVE: Final = "DELETE FROM noetl.event WHERE event_id = $1"
+
+INVENT_REMOVAL: Final = """
+INSERT INTO noetl.event_archive (tenant_id, organization_id, partition, first_execution_id, last_execution_id, events,
+    executions, bounds, manifest_ref, manifest_sha256, archived_at, dropped_at, removed_at)
+SELECT 'nobody', 'nothing', 'event_2020_01', 1, 2, 9, 1, json_object_agg(shard::text, json_build_array(1, 1000000)),
+    '{"uri":"x","sha256":"x","media_type":"x","bytes":0,"stored_sha256":"x"}', repeat('0', 64), now(), now(), now()
+FROM noetl.shard
+"""
+"""Says that an archive of an organization that never was has been removed, and reached over everything."""
 
 
 async def swap(connection: asyncpg.Connection, one: int, other: int) -> None:
@@ -55,20 +66,32 @@ async def cover_up(connection: asyncpg.Connection, shard: int) -> None:
     """Make the leaves and links of a shard anew from its events as they stand."""
     rows = await connection.fetch(f"SELECT {COLUMNS} FROM noetl.event WHERE shard = $1 ORDER BY position", shard)  # noqa: S608
     leaves = {event.position: leaf_of(event) for event in to_events(rows)}
-    names = ", ".join(Link.__struct_fields__)
     previous = NO_LINK
-    for row in await connection.fetch(
-        f"SELECT {names} FROM noetl.ledger_link WHERE shard = $1 ORDER BY first_position",  # noqa: S608
-        shard,
-    ):
-        link = Link(*row)
+    for link in await _links(connection, shard):
         places = range(link.first_position, link.last_position + 1)
-        link = msgspec.structs.replace(link, leaves=b"".join(leaves[place] for place in places))
-        previous = link.after(previous)
+        made = msgspec.structs.replace(link, leaves=b"".join(leaves[place] for place in places))
+        previous = made.after(previous)
         await connection.execute(
             "UPDATE noetl.ledger_link SET leaves = $3, link = $4 WHERE shard = $1 AND first_position = $2",
             shard,
-            link.first_position,
-            link.leaves,
+            made.first_position,
+            made.leaves,
             previous,
         )
+
+
+async def tree_of(
+    connection: asyncpg.Connection, shard: int
+) -> tuple[MerkleFrontier, Link, list[tuple[Subtree, bytes]]]:
+    """Return the tree over the links of a shard as they stand, the last of them, and the nodes that were made."""
+    tree, nodes, links = MerkleFrontier(), list[tuple[Subtree, bytes]](), await _links(connection, shard)
+    for link in links:
+        for position in range(link.first_position, link.last_position + 1):
+            nodes += tree.add(tree_leaf(position, link.leaf(position)))
+    return tree, links[-1], nodes
+
+
+async def _links(connection: asyncpg.Connection, shard: int) -> list[Link]:
+    names = ", ".join(Link.__struct_fields__)
+    select = f"SELECT {names} FROM noetl.ledger_link WHERE shard = $1 ORDER BY first_position"  # noqa: S608
+    return [Link(*row) for row in await connection.fetch(select, shard)]

@@ -81,6 +81,7 @@ class Installation:
             "NOETL_EVENT_STORE__WRITE_PATH": self._write_path,
             "NOETL_EVENT_STORE__DISTRIBUTION_BACKEND": "nats-jetstream",
             "NOETL_EVENT_STORE__CONNECTION__URL": self._nats.url,
+            "NOETL_EVENT_STORE__HEADS__EVERY_SECONDS": "5",
             "NOETL_EVENT_STORE__LEASE_SECONDS": str(LEASE_SECONDS),
             "NOETL_PAYLOAD_STORE__BACKEND": "s3",
             "NOETL_PAYLOAD_STORE__CONNECTION__ENDPOINT": self._s3.endpoint,

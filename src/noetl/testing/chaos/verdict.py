@@ -48,6 +48,8 @@ class Verdict(msgspec.Struct):
     verify: int
     """How `noetl verify --all --payloads` ended."""
     verify_said: str
+    heads: int
+    """Signed heads that were held against the chain: none means that nothing of it was tried."""
     divergence: int | None
     """How `noetl stream divergence` ended, in the write path `shadow`."""
 
@@ -58,7 +60,7 @@ class Verdict(msgspec.Struct):
             self.facts_lost, self.facts_doubled, self.executions_unended, self.executions_failed, self.executions_unasked,
             self.runs_unended, self.gaps, self.verify, self.divergence or 0,
         )  # fmt: skip
-        return not any(wrong) and self.facts_acknowledged > 0 and self.executions_acknowledged > 0
+        return not any(wrong) and min(self.facts_acknowledged, self.executions_acknowledged, self.heads) > 0
 
 
 async def judge(
@@ -75,7 +77,9 @@ async def judge(
         gaps = [int(row["shard"]) for row in await connection.fetch(_POSITIONS)]
     finally:
         await connection.close()
-    verified = await asyncio.to_thread(installation.noetl, "verify", "--all", "--payloads", seconds=VERIFY_SECONDS)
+    verified = await asyncio.to_thread(
+        installation.noetl, "verify", "--all", "--payloads", "--json", seconds=VERIFY_SECONDS
+    )
     divergence = None
     if shadow:
         divergence = (
@@ -94,8 +98,17 @@ async def judge(
         gaps=gaps,
         verify=verified.returncode,
         verify_said=(verified.stdout + verified.stderr)[-2000:] if verified.returncode else "",
+        heads=_heads(verified.stdout),
         divergence=divergence,
     )
+
+
+def _heads(said: str) -> int:
+    """Return how many heads `noetl verify --json` checked; none if it said nothing that can be read."""
+    try:
+        return int(msgspec.json.decode(said)["chain"]["heads"])
+    except (msgspec.DecodeError, KeyError):
+        return 0
 
 
 async def _facts(connection: asyncpg.Connection, wanted: set[int]) -> Counter[int]:
