@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import site
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import noetl
 from noetl.execute.confinement.policy import Policy, hide, set_policy
+from noetl.runtime.config import settings_file
 from noetl.runtime.fabric import broker_socket
 from noetl.runtime.pgplace import find_place, load_state
 from noetl.runtime.settings import Settings
@@ -44,7 +49,12 @@ def confine_tasks(settings: Settings, tell: Callable[[str], None], *, shared: bo
 
 def hide_secrets(settings: Settings) -> None:
     """Hide all that is NoETL's own, and the way to the database, from every task that is started from now on."""
-    hide([*_at_home(settings), *_elsewhere(settings)], [settings.cache_directory / "python"])
+    kept = settings.cache_directory / "python"
+    hide(
+        [*_at_home(settings), *_elsewhere(settings)],
+        [kept],
+        [path for path in _programs() if not _is_wide(path, settings)],
+    )
 
 
 def _at_home(settings: Settings) -> list[Path]:
@@ -78,6 +88,15 @@ def _elsewhere(settings: Settings) -> list[Path]:
         *(path for path in files if path),
         *(path for path in places if path and not _is_wide(path, settings)),
     ]
+
+
+def _programs() -> list[Path]:
+    """Return what NoETL's next start is made of: its code, the interpreter's, and the file of settings."""
+    code = [Path(noetl.__file__).parent, Path(os.__file__).parent, *map(Path, site.getsitepackages())]
+    # The system's own place holds far more than an interpreter, and is root's.
+    whole = [Path(each) for each in (sys.prefix, sys.base_prefix) if each not in ("/", "/usr")]
+    file = settings_file()
+    return [*whole, *code, *([] if file is None else [file])]
 
 
 def _is_wide(place: Path, settings: Settings) -> bool:
