@@ -93,7 +93,7 @@ def run(ctx: click.Context, file: Path, as_json: bool) -> None:
         async with opened(warn) as (runtime, pipelines):
             deployed = await pipelines.deploy(bundle, BY)
             name = bundle.dag.name
-            async with working(runtime, pipelines, lambda *told: say(task_line(*told)), warm=_on_spark(bundle)):
+            async with working(runtime, pipelines, warn, lambda *told: say(task_line(*told)), warm=_on_spark(bundle)):
                 if not deployed.plan.changes_nothing:
                     say(plan_text(deployed.plan))
                     end = await _built(pipelines, deployed, say, activate=True)
@@ -165,7 +165,7 @@ def deploy(ctx: click.Context, file: Path, wait: bool, activates: bool, as_json:
             end: RunEnd | None = None
             if wait or activates:
                 warm = _on_spark(bundle) and bool(deployed.plan.built) and not deployed.plan.changes_nothing
-                async with working(runtime, pipelines, lambda *told: say(task_line(*told)), warm=warm):
+                async with working(runtime, pipelines, warn, lambda *told: say(task_line(*told)), warm=warm):
                     end = await _built(pipelines, deployed, say, activate=activates)
             return {
                 "dag": bundle.dag.name,

@@ -48,7 +48,7 @@ def emit(ctx: click.Context, dag: str, job: str, wait: bool, key: str | None, as
             run = await pipelines.engine.runs.emit(runtime.scope, dag, job, requested_by=BY, key=key)
             if not wait:
                 return run, None
-            async with working(runtime, pipelines, lambda *told: say(task_line(*told))):
+            async with working(runtime, pipelines, warn, lambda *told: say(task_line(*told))):
                 return run, await pipelines.finished(run)
 
     run, end = run_interruptibly(main())

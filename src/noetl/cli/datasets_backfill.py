@@ -78,7 +78,7 @@ def backfill(
                 return plan, None, None
             one = await changes.backfills.request(scope, found, plan, by=BY)
             if wait:
-                async with backfilling(runtime, pipelines):
+                async with backfilling(runtime, pipelines, warn):
                     await _watched(changes, scope, one)
                     await pipelines.finished(one.backfill_id)
             return plan, *(await changes.backfills.progress(scope, one.backfill_id))

@@ -160,7 +160,7 @@ async def changing(*, wait: bool = False) -> AsyncIterator[tuple[Runtime, Pipeli
         if not wait:
             yield runtime, pipelines, changes
             return
-        async with backfilling(runtime, pipelines):
+        async with backfilling(runtime, pipelines, warn):
             yield runtime, pipelines, changes
 
 

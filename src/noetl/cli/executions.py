@@ -197,9 +197,11 @@ async def _cancel(execution: str, reason: str, *, cascade: bool) -> tuple[int, l
 async def _rerun(
     execution: str, from_step: str | None, given: dict[str, Any], slots: int | None, display: Display
 ) -> RunResult:
+    from noetl.runtime.confining import confine_tasks
     from noetl.runtime.run import RUN_SLOTS, rerun_execution
 
     async with deciding("run") as (runtime, engine):
+        await asyncio.to_thread(confine_tasks, runtime.settings, lambda said: display.warn([said]), shared=False)
         scope, execution_id = await find_execution(runtime, execution)
         async with display.following():
             return await rerun_execution(

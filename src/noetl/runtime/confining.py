@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import os
+import site
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import noetl
 from noetl.execute.confinement.policy import Policy, hide, set_policy
+from noetl.runtime.config import settings_file
+from noetl.runtime.fabric import broker_socket
 from noetl.runtime.pgplace import find_place, load_state
 from noetl.runtime.settings import Settings
 
-_OURS: Final = ("keys", "nats", "payloads", "cache", "run", "published", "lake", "spark", "postgres")
-_OF_DATABASE: Final = ("postgres.pgpass", "postgres.password", "postgres.json", "postgres.location")
+_OURS: Final = (
+    "keys",
+    "nats",
+    "payloads",
+    "cache",
+    "run",
+    "published",
+    "lake",
+    "spark",
+    "heads",
+    "proofs",
+    "views",
+    "query",
+    "openlineage.jsonl",
+    "node-broker.sock",
+    "postgres",
+)
+_OF_DATABASE: Final = ("pgpass", "password", "json", "location", "lock", "users", "alive", "start.log", "new")
 
 
 def confine_tasks(settings: Settings, tell: Callable[[str], None], *, shared: bool) -> Policy:
@@ -25,19 +48,61 @@ def confine_tasks(settings: Settings, tell: Callable[[str], None], *, shared: bo
 
 
 def hide_secrets(settings: Settings) -> None:
-    """Hide the home, the keys and the way to the database from every task that is started from now on."""
+    """Hide all that is NoETL's own, and the way to the database, from every task that is started from now on."""
+    kept = settings.cache_directory / "python"
+    hide(
+        [*_at_home(settings), *_elsewhere(settings)],
+        [kept],
+        [path for path in _programs() if not _is_wide(path, settings)],
+    )
+
+
+def _at_home(settings: Settings) -> list[Path]:
     home = settings.runtime.home.resolve()
-    hidden = [settings.key_directory, settings.payload_directory]
     # One that we made is ours as a whole; one that was there before may be somebody's project.
-    hidden += [home] if _is_ours(home) else [home / name for name in (*_OURS, *_OF_DATABASE)]
-    if settings.event_store.connection.credentials_file is not None:
-        hidden.append(settings.event_store.connection.credentials_file)
+    hidden = (
+        [home] if _is_ours(home) else [home / name for name in (*_OURS, *(f"postgres.{end}" for end in _OF_DATABASE))]
+    )
     if settings.database.url is None:
         place = find_place(home)
         hidden += [place.base] if place.base != home else []
         socket = load_state(place).socket_dir
         hidden += [Path(socket)] if socket else []
-    hide(hidden, [settings.cache_directory / "python"])
+    return hidden
+
+
+def _elsewhere(settings: Settings) -> list[Path]:
+    """Return what the settings may put outside the home: whoever may write heads, lakes or Spark's state changes what is proven."""
+    own = settings.payload_store
+    secret = [settings.key_directory, settings.payload_directory, settings.head_directory, broker_socket(settings)]
+    files = [settings.event_store.connection.credentials_file, settings.openlineage.path]
+    places = [own.cache.tier_2_disk_path, own.cache.tier_15_directory]
+    # A relative one is looked for from the working directory, as their users do.
+    places += [
+        Path(address.removeprefix("file://").removeprefix("file:"))
+        for address in (settings.lake.location, settings.views.checkpoint, settings.event_lake.checkpoint)
+        if address is not None and ("://" not in address or address.startswith("file:"))
+    ]
+    return [
+        *secret,
+        *(path for path in files if path),
+        *(path for path in places if path and not _is_wide(path, settings)),
+    ]
+
+
+def _programs() -> list[Path]:
+    """Return what NoETL's next start is made of: its code, the interpreter's, and the file of settings."""
+    code = [Path(noetl.__file__).parent, Path(os.__file__).parent, *map(Path, site.getsitepackages())]
+    # The system's own place holds far more than an interpreter, and is root's.
+    whole = [Path(each) for each in (sys.prefix, sys.base_prefix) if each not in ("/", "/usr")]
+    file = settings_file()
+    return [*whole, *code, *([] if file is None else [file])]
+
+
+def _is_wide(place: Path, settings: Settings) -> bool:
+    """Whether tasks work below a directory: hidden, it would take their own files away as well."""
+    needed = (settings.runtime.home.resolve(), Path.cwd(), Path(tempfile.gettempdir()).resolve())
+    return any(below.is_relative_to(place.resolve()) for below in needed)
 
 
 def _is_ours(home: Path) -> bool:

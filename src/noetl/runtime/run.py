@@ -68,7 +68,7 @@ async def open_run(
     settings: Settings, warn: Callable[[str], None] = _log.warning
 ) -> AsyncIterator[tuple[Runtime, Engine]]:
     """Connect what a run in this process needs, for the time of the block, whatever the write path."""
-    await asyncio.to_thread(confine_tasks, settings, _log.info, shared=False)
+    await asyncio.to_thread(confine_tasks, settings, warn, shared=False)
     async with (
         open_runtime(settings) as runtime,
         open_write_path(runtime, "run", warn),

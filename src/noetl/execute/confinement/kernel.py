@@ -6,6 +6,7 @@ Its code is handed to an interpreter that has loaded nothing, so it imports as l
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 
 NEW_MOUNTS, NEW_IPC, NEW_USER, NEW_PIDS = 0x00020000, 0x08000000, 0x10000000, 0x20000000
@@ -20,6 +21,7 @@ _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_EXEC, _REMOUNT, _BIND, _RECURSIVE, _PRIVA
     1 << 18,
 )
 _PARENT_DEATH, _DROP_BOUND, _SUBREAPER, _NO_NEW_PRIVILEGES = 1, 24, 36, 38
+_MOUNT_SETATTR, _BELOW_TOO = 442, 0x8000
 _CAPABILITY_VERSION = 0x20080522
 _LAST_CAPABILITY = 63
 
@@ -52,6 +54,22 @@ def seal(directory: str) -> None:
 def bind(source: str, target: str) -> None:
     """Let a path show what another one holds."""
     _mount(os.fsencode(source), os.fsencode(target), None, _BIND | _RECURSIVE)
+
+
+def read_only(path: str) -> None:
+    """Let nobody write below a path by its present name, whatever is mounted there."""
+    bind(path, path)
+    attributes = (ctypes.c_uint64 * 4)(1, 0, 0, 0)
+    result = _libc.syscall(_MOUNT_SETATTR, -100, os.fsencode(path), _BELOW_TOO, attributes, ctypes.sizeof(attributes))
+    if result != 0 and ctypes.get_errno() == errno.ENOSYS:  # before Linux 5.12, where mounts below stay as they are
+        seal(path)
+        return
+    _checked(result, f"mount_setattr on {path}")
+
+
+def mount_memory(directory: str, size: int) -> None:
+    """Put an empty directory in memory over a directory, for everybody to write up to so many bytes."""
+    _mount(b"none", os.fsencode(directory), b"tmpfs", _NO_SUID | _NO_DEVICES, b"mode=1777,size=%d" % size)
 
 
 def mount_processes() -> None:

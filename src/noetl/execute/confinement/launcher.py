@@ -24,6 +24,7 @@ FAILED = 125
 
 _WATCH_MILLISECONDS = 200
 _STATUS_BYTES = 4
+_SHARED = "/dev/shm"  # noqa: S108
 
 
 def confine(settings: dict[str, Any], kernel: Any) -> None:
@@ -74,6 +75,14 @@ def _hide(settings: dict[str, Any], kernel: Any) -> None:
     """Cover what the confined process must not find; what it needs below a cover is shown again."""
     kernel.unshare(kernel.NEW_MOUNTS)
     kernel.make_private()
+    for path in settings["sealed"]:
+        if os.path.exists(path):
+            kernel.read_only(path)
+    # Whoever may write here leaves the group that bounds its memory.
+    if os.path.isdir("/sys/fs/cgroup"):
+        kernel.read_only("/sys/fs/cgroup")
+    if settings["shared_bytes"] and os.path.isdir(_SHARED):
+        kernel.mount_memory(_SHARED, settings["shared_bytes"])
     kept = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in settings["kept"] if os.path.isdir(path)]
     for path in settings["hidden"]:
         if os.path.isdir(path):
@@ -82,6 +91,8 @@ def _hide(settings: dict[str, Any], kernel: Any) -> None:
                 if below.startswith(path + "/"):
                     os.makedirs(below, exist_ok=True)
                     kernel.bind(f"/proc/self/fd/{shown}", below)
+                    if not settings["writes_kept"]:
+                        kernel.read_only(below)
             kernel.seal(path)
         elif os.path.exists(path):
             kernel.bind(os.devnull, path)
@@ -151,13 +162,16 @@ class _Supervisor:
             came = dict(looks.poll(_WATCH_MILLISECONDS if most else None))
             if woken in came:
                 os.read(woken, 4_096)
-            if self._lifeline in came or (most and _resident(_descendants(os.getpid())) > most):
+            if self._lifeline in came or (most and self._taken() > most):
                 self._end(signal.SIGKILL)
             ended, status = os.waitpid(self._child, os.WNOHANG)
             if ended:
                 self._ended = True
                 said = os.read(self._status, _STATUS_BYTES) if self._settings["namespaces"] else b""
                 self._end_as(int.from_bytes(said, "big") if len(said) == _STATUS_BYTES else status)
+
+    def _taken(self) -> int:
+        return _resident(_descendants(os.getpid())) + (_shared_of(self._child) if self._settings["shared_bytes"] else 0)
 
     def _pass_on(self, number: int) -> None:
         if self._settings["namespaces"]:
@@ -224,6 +238,15 @@ def _resident(pids: list[int]) -> int:
         except (OSError, IndexError):
             continue
     return pages * resource.getpagesize()
+
+
+def _shared_of(pid: int) -> int:
+    """Return how much lies in the shared memory that a process sees, whoever has it open."""
+    try:
+        found = os.statvfs(f"/proc/{pid}/root{_SHARED}")
+    except OSError:
+        return 0
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
 
 
 def _let_go(settings: dict[str, Any], *needed: int) -> None:

@@ -35,6 +35,10 @@ class Policy:
     user: int | None = None
     hidden: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    """What is below something hidden and seen nevertheless."""
+    writes_kept: bool = False
+    sealed: tuple[str, ...] = ()
+    """What is read, and written by nobody."""
     weak_because: str | None = None
     """Why tasks have the rights of this account, if they do."""
     memory_bytes: int | None = None
@@ -66,18 +70,22 @@ def set_policy(asked: Isolation, *, shared: bool, user: int | None, memory_bytes
     global _policy
     before = _policy or Policy()
     found = decided(asked, shared=shared, user=user)
-    _policy = replace(found, hidden=before.hidden, kept=before.kept, memory_bytes=memory_bytes)
+    _policy = replace(found, hidden=before.hidden, kept=before.kept, sealed=before.sealed, memory_bytes=memory_bytes)
     return _policy
 
 
-def hide(hidden: Iterable[Path], kept: Iterable[Path] = ()) -> None:
-    """Hide directories and files from processes that are started from now on, but for what they need below them."""
+def hide(hidden: Iterable[Path], kept: Iterable[Path] = (), sealed: Iterable[Path] = ()) -> None:
+    """Hide directories and files from processes that are started from now on, but for what they need below them.
+
+    What is `sealed` they read and cannot write, as what is kept, where they run in namespaces.
+    """
     global _policy
     now = policy()
     # Shortest first: a directory is covered before what is kept below it is shown again.
     all_hidden = sorted({*now.hidden, *(str(path.resolve()) for path in hidden)}, key=len)
     all_kept = sorted({*now.kept, *(str(path.resolve()) for path in kept)}, key=len)
-    _policy = replace(now, hidden=tuple(all_hidden), kept=tuple(all_kept))
+    all_sealed = sorted({*now.sealed, *(str(path.resolve()) for path in sealed)}, key=len)
+    _policy = replace(now, hidden=tuple(all_hidden), kept=tuple(all_kept), sealed=tuple(all_sealed))
 
 
 def decided(asked: Isolation, *, shared: bool, user: int | None = None) -> Policy:

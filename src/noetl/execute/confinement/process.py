@@ -34,6 +34,9 @@ launcher.confine(settings, kernel)
 os.execve(command[0], command, env)
 """
 _GRACE_SECONDS: Final = 5.0
+_SHARED: Final = "/dev/shm"  # noqa: S108 - nothing is written there
+_UNBOUNDED: Final = 1 << 26
+"""Bytes of shared memory where a program has no bound."""
 
 
 class Confined:
@@ -66,6 +69,9 @@ class Confined:
             "user": policy.user,
             "hidden": policy.hidden,
             "kept": policy.kept,
+            "writes_kept": policy.writes_kept,
+            "sealed": policy.sealed,
+            "shared_bytes": _shared_bytes(policy, memory_bytes, directory),
             "groups": [] if self._group is None else [self._group.entry],
             "watched_bytes": memory_bytes if self._group is None else None,
             "lifeline": self._theirs,
@@ -113,6 +119,14 @@ def _found(program: str, env: Mapping[str, str]) -> str:
         code = errno.EACCES if Path(program).exists() else errno.ENOENT
         raise OSError(code, os.strerror(code), program)
     return str(Path(found).absolute())
+
+
+def _shared_bytes(policy: Policy, memory_bytes: int | None, directory: str | None) -> int | None:
+    """Return the size of a task's own shared memory; None where its files lie in that of the machine."""
+    files = (directory or str(Path.cwd()), tempfile.gettempdir())
+    if not policy.namespaces or any(Path(path).resolve().is_relative_to(_SHARED) for path in files):
+        return None
+    return memory_bytes or _UNBOUNDED
 
 
 def _own_directory(user: int) -> str:

@@ -1,7 +1,8 @@
 """The `python` kind: code and its input go in, what the code returns comes out in plain JSON values.
 
 The code runs in processes of its own, never in the worker: with a hard time limit, a bound on memory, a clean
-environment and no descriptors. That keeps the worker alive and its secrets its own; it is no sandbox for the machine.
+environment and no descriptors, confined as `worker.isolation` says. That keeps the worker alive and its secrets its own; what
+else the machine has is left open, and SECURITY.md says what.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class ToolProcess:
             return cls(own, None)
         rules = await asyncio.to_thread(policy)
         if as_account:
-            rules = replace(rules, user=None)
+            rules = replace(rules, user=None, writes_kept=True)
         most = memory_bytes or rules.memory_bytes or enough_memory()
         prepared = Confined(command, rules, env=env, memory_bytes=most, directory=cwd)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -34,14 +35,21 @@ async def opened(warn: Callable[[str], None], *, drive: bool = True) -> AsyncIte
 
 @asynccontextmanager
 async def working(
-    runtime: Runtime, pipelines: Pipelines, on_task: OnTask = lambda grant, status, error: None, *, warm: bool = False
+    runtime: Runtime,
+    pipelines: Pipelines,
+    warn: Callable[[str], None],
+    on_task: OnTask = lambda grant, status, error: None,
+    *,
+    warm: bool = False,
 ) -> AsyncIterator[None]:
     """Have workers of this process, for playbooks too; `warm` starts Spark at once. Projections are caught up at the end."""
+    from noetl.runtime.confining import confine_tasks
     from noetl.runtime.engine import open_engine, open_worker
     from noetl.runtime.pipelines import open_task_worker
     from noetl.runtime.projector import catch_up
     from noetl.runtime.run import RUN_SLOTS
 
+    await asyncio.to_thread(confine_tasks, runtime.settings, warn, shared=False)
     async with (
         open_engine(runtime, _ROLE) as engine,
         open_worker(runtime, engine.dispatch(runtime.scope), slots=RUN_SLOTS),
@@ -66,9 +74,9 @@ def changes_here(runtime: Runtime, pipelines: Pipelines) -> Changes:
 
 
 @asynccontextmanager
-async def backfilling(runtime: Runtime, pipelines: Pipelines) -> AsyncIterator[None]:
+async def backfilling(runtime: Runtime, pipelines: Pipelines, warn: Callable[[str], None]) -> AsyncIterator[None]:
     """Do in this process what is to be done, backfills too, for the time of the block."""
     from noetl.runtime.changes import open_backfills
 
-    async with working(runtime, pipelines), open_backfills(runtime, pipelines, _ROLE):
+    async with working(runtime, pipelines, warn), open_backfills(runtime, pipelines, _ROLE):
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -45,6 +46,7 @@ async def run_now(
 ) -> tuple[SlotRow, str | None]:
     """Run a schedule now; return its slot, and how what it started ended: None if it started nothing."""
     from noetl.runtime.config import load_settings
+    from noetl.runtime.confining import confine_tasks
     from noetl.runtime.engine import open_engine, open_worker
     from noetl.runtime.pipelines import open_pipelines, open_task_worker
     from noetl.runtime.platform_jobs import platform_jobs
@@ -68,6 +70,7 @@ async def run_now(
         slot = await scheduler.slot(held)
         if slot.run_id is None or detach:
             return slot, None if slot.run_id is None else "started"
+        await asyncio.to_thread(confine_tasks, runtime.settings, warn, shared=False)
         await stack.enter_async_context(open_worker(runtime, engine.dispatch(runtime.scope), slots=RUN_SLOTS))
         await stack.enter_async_context(open_task_worker(runtime, pipelines, engine))
         status = await _end(runtime, engine, pipelines, held, slot.run_id)

@@ -23,7 +23,7 @@ from noetl.runtime.config.project import FILE, HOME, Project, find_project
 from noetl.runtime.config.schema import Leaf, find
 from noetl.runtime.settings import Settings
 
-__all__ = ["Loaded", "Origin", "Problem", "load", "load_settings"]
+__all__ = ["Loaded", "Origin", "Problem", "load", "load_settings", "settings_file"]
 
 _HOME = ("runtime", "home")
 
@@ -62,6 +62,11 @@ def load(path: FilePath | None = None, environ: Mapping[str, str] | None = None)
     if problems:
         raise refuse(problems)
     return Loaded(settings, {".".join(path): origin for path, (_, origin) in given.items()}, file, project)
+
+
+def settings_file() -> FilePath | None:
+    """Return the file that settings are read from here, if there is one."""
+    return _file(None, os.environ, find_project())
 
 
 def _file(path: FilePath | None, environ: Mapping[str, str], project: Project) -> FilePath | None:
