@@ -261,3 +261,16 @@ async def test_no_flood_takes_memory_or_keeps_others_waiting(process: tuple[subp
     async with unfinished(port, 2_000, f"GET / HTTP/1.1\r\nHost: {HOST}\r\n".encode()):
         assert (await asyncio.wait_for(answered(port, ASK), 5)).startswith(b"HTTP/1.1 200")
     assert memory(server) - before < 20_000_000
+
+
+async def test_a_connection_whose_answer_came_before_its_body_is_not_kept_for_ever() -> None:
+    """INV-194."""
+    async with serving(HASTY) as served, connected(served.port) as (reader, writer):
+        served.go_on.set()
+        writer.write(f"GET /stream HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 4\r\n\r\n".encode())
+        await reader.readuntil(b"last\n")
+        await reader.readuntil(b"0\r\n\r\n")
+        writer.write(b"abcd")
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        assert served.ended == {}, "it was not refused: nothing was asked"

@@ -113,7 +113,7 @@ class Catalog:
             versions = await self.versions(scope, playbook.path)
             for entry in versions:
                 if entry.digest == playbook.digest and not entry.removed:
-                    await self.plans.keep(scope, entry.catalog_id, playbook)
+                    await self.plans.keep(scope, entry.catalog_id, checked)
                     return Registered(entry, created=False, stream_version=known, warnings=warnings)
             entry = Entry(
                 catalog_id=str(
@@ -133,7 +133,7 @@ class Catalog:
                 await self._write(scope, entry, expected_version=known)
             except VersionConflict:
                 continue
-            await self.plans.keep(scope, entry.catalog_id, playbook)
+            await self.plans.keep(scope, entry.catalog_id, checked)
             return Registered(entry, created=True, stream_version=known + 1, warnings=warnings)
 
     async def set_removed(self, scope: Scope, path: str, version: int, *, removed: bool) -> Registered:

@@ -6,6 +6,7 @@ Whoever connects uses the addresses that were judged, so that no second look-up 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import Sequence
 from functools import lru_cache
@@ -19,8 +20,16 @@ from noetl.errors import Denied, Unavailable
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
+_PLAIN_URL: Final = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[a-z0-9.-]+)(?::[0-9]{1,5})?(?:[/?#][!-\[\]-~]*)?", re.IGNORECASE
+)
+"""No user, no backslash, no blank or control character: nothing that two readers could take for two hosts."""
 _NAT64: Final = ip_network("64:ff9b::/96")
 _COMPATIBLE: Final = ip_network("::/96")
+_TRANSLATED: Final = ip_network("::ffff:0:0:0/96")
+_LOCAL_NAT64: Final = ip_network("64:ff9b:1::/48")
+"""Stands for an IPv4 address that only the network's own translator knows."""
+_SITE_LOCAL: Final = ip_network("fec0::/10")
 _OF_OTHERS: Final = frozenset({
     1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 79, 109, 110, 111, 113, 119, 135, 137, 139,
     143, 161, 179, 389, 445, 465, 512, 513, 514, 515, 587, 601, 636, 993, 995, 1719, 2049, 3306, 5432, 6379, 11211,
@@ -57,9 +66,9 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
         meant = _meant(address)
         if self.anywhere or any(meant in network for network in _networks(self.allowed)):
             return None
-        if meant.is_link_local or meant.is_multicast or meant.is_unspecified:
+        if meant.is_link_local or meant.is_multicast or meant.is_unspecified or meant in _LOCAL_NAT64:
             return "is link-local, multicast or no address at all"
-        if not meant.is_global and not self.private:
+        if (not meant.is_global or meant in _SITE_LOCAL) and not self.private:
             return "is on this machine or in a private network"
         return None
 
@@ -100,14 +109,20 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
             for pattern in self.allowed
         )
 
-    def refuse_others(self, host: str, own: Sequence[str]) -> None:
-        """Refuse a host that is neither below one of some domains nor allowed by name.
+    def refuse_others(self, url: str, own: re.Pattern[str], whose: str) -> None:
+        """Refuse a URL whose host is neither one of some hosts, by https, nor allowed by name.
 
-        For clients that look hosts up by themselves, so that what was judged need not be what they connect to.
+        For clients that look hosts up by themselves, so that what was judged need not be what they connect to. They may
+        read a URL in another way, so only what can be read in a single one is taken.
         """
-        wanted = host.rstrip(".").lower()
-        if not (self.anywhere or self.names(wanted) or any(wanted == one or wanted.endswith(f".{one}") for one in own)):
-            raise self._refusal(f"the host {_shown(host)} is none of {', '.join(own)}")
+        if self.anywhere:
+            return
+        found = _PLAIN_URL.fullmatch(url)
+        if found is None:
+            raise self._refusal(f"the address {_shown(url)!r} is no plain one with a host")
+        host = found["host"].lower()
+        if not self.names(host) and (found["scheme"].lower() != "https" or own.fullmatch(host) is None):
+            raise self._refusal(f"the address {_shown(url)!r} is none of {whose} by https")
 
     def _refusal(self, why: str) -> AddressRefused:
         return AddressRefused(
@@ -138,7 +153,7 @@ def _meant(address: Address) -> Address:
             return address.ipv4_mapped
         if address.sixtofour is not None:
             return address.sixtofour
-        if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+        if address in _NAT64 or address in _TRANSLATED or (address in _COMPATIBLE and int(address) > 1):
             return IPv4Address(int(address) & 0xFFFFFFFF)
     return address
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import Final
 
 from jinja2 import Environment, nodes
 
+from noetl.playbook.bounds.keeping import KeptByLength
 from noetl.playbook.model import Place
 from noetl.playbook.problems import nearest, slip
 from noetl.playbook.templates import NO_CLOCK, compiled, is_clock
@@ -41,9 +42,16 @@ class Uses:
         return any(guard[: len(path)] == path for guard in self.guarded)
 
 
-@lru_cache(maxsize=2048)
+_KEPT: Final[KeptByLength[Uses]] = KeptByLength(200_000)
+
+
 def uses_of(source: str) -> Uses:
     """Return what a template uses; `TemplateFailed` if it cannot be read."""
+    found = _KEPT.get(source)
+    return _KEPT.keep(source, _read(source), len(source)) if found is None else found
+
+
+def _read(source: str) -> Uses:
     template = compiled(source)
     guarded: set[Path] = set()
     tree = _ENVIRONMENT.parse(source)

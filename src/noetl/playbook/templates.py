@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from jinja2 import TemplateSyntaxError, Undefined, UndefinedError, meta, nodes
 from jinja2.exceptions import SecurityError, TemplateError
 
 from noetl.errors import NoetlError, TemplateFailed, TemplateUnbounded
-from noetl.playbook.bounds.meter import METER, BoundExceeded, open_budget, pay_for_reading
+from noetl.playbook.bounds.keeping import KeptByLength
+from noetl.playbook.bounds.meter import METER, BoundExceeded, open_budget, pay_for_reading, spend
 from noetl.playbook.closures import Render
 from noetl.playbook.error_fields import with_error_fields
 from noetl.playbook.expressions import FailedAt, Reading, text_of, value_of
@@ -26,6 +26,9 @@ from noetl.playbook.sandbox import SANDBOX, NotRun
 
 Path = tuple[str | int, ...]
 
+CHARACTERS_MAX: Final = 20_000
+"""Characters of one template: making it takes up to 3 KB for each, and its last part holds the interpreter for itself."""
+_KEPT: Final[KeptByLength[Template]] = KeptByLength(500_000)
 _LOOKED_AT = 1_000
 _CLOCKS = frozenset({"now", "utcnow", "today", "random", "uuid", "uuid4"})
 NO_CLOCK = (
@@ -64,7 +67,6 @@ class Template:
 
     def __init__(self, source: str, reading: Reading = "value") -> None:
         self.source = source
-        pay_for_reading(source)
         tree = SANDBOX.parse(source) if is_template(source) else _as_it_is(source)
         self.names = frozenset(meta.find_undeclared_variables(tree)) - frozenset(SANDBOX.globals)
         """What the template asks for at the top."""
@@ -168,26 +170,46 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__} while evaluating"
 
 
-@lru_cache(maxsize=8192)
-def compiled(source: str, reading: Reading = "value") -> Template:
-    """Return the template of a source text; the same text is compiled once."""
+def compiled(source: str, reading: Reading = "value", *, keep: bool = True) -> Template:
+    """Return the template of a source text. One that is kept is made once; who asks a single time need not have it kept."""
+    key = source, reading
+    found = _KEPT.get(key)
     try:
-        return Template(source, reading)
+        pay_for_reading(source, is_known=found is not None)
+        if found is not None:
+            return found
+        if len(source) > CHARACTERS_MAX and is_template(source):
+            said = f"it has {len(source)} characters, and a template may have {CHARACTERS_MAX}"
+            raise TemplateFailed(f"{said}: give long texts as values, or make them in a task", line=1)
+        made = Template(source, reading)
+    except TemplateFailed:
+        raise
     except TemplateSyntaxError as error:
         raise TemplateFailed(f"{error.message} (line {error.lineno} of the template)", line=error.lineno) from None
+    except BoundExceeded as error:
+        raise TemplateUnbounded(f"the template cannot be read: {error}") from None
     except Exception as error:
         raise TemplateFailed(f"the template cannot be read: {_reason(error)}") from None
+    return _KEPT.keep(key, made, len(source)) if keep else made
 
 
-def names_in(value: Any) -> frozenset[str]:
+def names_in(value: Any, *, keep: bool = True) -> frozenset[str]:
     """Return the names that the templates anywhere in a value ask for."""
+    _pay_for_part("template")
     if isinstance(value, str):
-        return compiled(value).names if is_template(value) else frozenset()
+        return compiled(value, keep=keep).names if is_template(value) else frozenset()
     if isinstance(value, Mapping):
-        return frozenset().union(*(names_in(part) for pair in value.items() for part in pair))
+        return frozenset().union(*(names_in(part, keep=keep) for pair in value.items() for part in pair))
     if isinstance(value, list | tuple):
-        return frozenset().union(*(names_in(part) for part in value))
+        return frozenset().union(*(names_in(part, keep=keep) for part in value))
     return frozenset()
+
+
+def _pay_for_part(where: str) -> None:
+    try:
+        spend(1)
+    except BoundExceeded as error:
+        raise TemplateUnbounded(f"{where}: {error}", hint=_DO_IT_IN_A_TASK, where=where) from None
 
 
 class CompiledValue:
@@ -200,26 +222,30 @@ class CompiledValue:
         self.is_constant = is_constant
 
 
-def compile_value(value: Any, where: str, origins: Any = None, *, reading: Reading = "value") -> CompiledValue:
+def compile_value(
+    value: Any, where: str, origins: Any = None, *, reading: Reading = "value", keep: bool = True
+) -> CompiledValue:
     """Return a value ready to be rendered often; `where` is text such as `step fetch, task get, field url`.
 
     `origins` tell in which lines of the playbook its templates stand. How a value that is one template is taken is said
-    by `reading`.
+    by `reading`; what is rendered a single time need not be kept.
     """
+    _pay_for_part(where)
     if isinstance(value, str) and is_template(value):
         try:
-            template = compiled(value, reading)
+            template = compiled(value, reading, keep=keep)
         except TemplateFailed as error:
-            failure = TemplateFailed(f"{where}: {error.message}")
+            failure = type(error)(f"{where}: {error.message}", hint=error.hint)
             failure.details = {**error.details, "where": where}
             raise failure from None
         origin = origins if isinstance(origins, Origin) else None
         return CompiledValue(template.at(where, origin), is_constant=False)
     if isinstance(value, Mapping):
-        return _compile_mapping(value, where, origins)
+        return _compile_mapping(value, where, origins, keep=keep)
     if isinstance(value, list | tuple):
         parts = [
-            compile_value(part, f"{where}[{index}]", origins_at(origins, index)) for index, part in enumerate(value)
+            compile_value(part, f"{where}[{index}]", origins_at(origins, index), keep=keep)
+            for index, part in enumerate(value)
         ]
         if not all(part.is_constant for part in parts):
             renders = [part.render for part in parts]
@@ -227,9 +253,12 @@ def compile_value(value: Any, where: str, origins: Any = None, *, reading: Readi
     return CompiledValue(lambda _: value, is_constant=True)
 
 
-def _compile_mapping(value: Mapping[Any, Any], where: str, origins: Any) -> CompiledValue:
-    keys = {key: compile_value(key, where) for key in value}
-    parts = {key: compile_value(part, _inside(where, key), origins_at(origins, key)) for key, part in value.items()}
+def _compile_mapping(value: Mapping[Any, Any], where: str, origins: Any, *, keep: bool) -> CompiledValue:
+    keys = {key: compile_value(key, where, keep=keep) for key in value}
+    parts = {
+        key: compile_value(part, _inside(where, key), origins_at(origins, key), keep=keep)
+        for key, part in value.items()
+    }
     if all(part.is_constant for part in (*keys.values(), *parts.values())):
         return CompiledValue(lambda _: value, is_constant=True)
     if all(key.is_constant for key in keys.values()):

@@ -31,9 +31,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MONDAY: Final = datetime(1970, 1, 5, tzinfo=UTC)
 _WIDEST_SHIFT: Final = timedelta(hours=26)
 """No clock was ever set by more than a day, which is how far a moment may move between its zone's days."""
-_LOOKS_BACK: Final = tuple(
-    timedelta(seconds=seconds) for seconds in (90, 900, 10_800, 172_800, 6_048_000, 94_608_000, 315_360_000)
-)
+_LOOKS_BACK: Final = timedelta(days=3_650)
+_SECOND: Final = timedelta(seconds=1)
 
 
 class Timetable(Protocol):
@@ -89,13 +88,15 @@ class Cron:
 
     def latest(self, moment: datetime) -> datetime | None:
         """Return the last moment up to and with this one, if there is any within ten years."""
-        for back in _LOOKS_BACK:
-            found = None
-            for one in takewhile(lambda one: one <= moment, self._moments(moment - back)):
-                found = one
-            if found is not None:
-                return found
-        return None
+        # Halved, not counted: between two moments there may be months, and before them one in each minute.
+        found, end = self.after(moment - _LOOKS_BACK), moment
+        if found > moment:
+            return None
+        while end - found >= _SECOND:
+            middle = found + (end - found) / 2
+            later = self.after(middle)
+            found, end = (later, end) if later <= moment else (found, middle)
+        return found
 
     def count(self, first: datetime, before: datetime) -> tuple[int, bool]:
         """Count moments from the first up to but without the end, and tell whether these are all."""

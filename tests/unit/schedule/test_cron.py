@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.schedule.cron import COUNT_LIMIT, expression_problem, timetable
+from noetl.schedule.cron import COUNT_LIMIT, Cron, expression_problem, timetable
 
 
 def at(text: str) -> datetime:
@@ -132,3 +132,31 @@ def test_moments_come_one_after_another_and_are_found_again_from_behind(
         gap = local.replace(tzinfo=None) - (one - timedelta(minutes=1)).astimezone(ZoneInfo(zone)).replace(tzinfo=None)
         if minutes in ("0", "30", "59") and gap == timedelta(minutes=1):
             assert local.minute == int(minutes), "only the end of a gap may show another time"
+
+
+@given(st.sampled_from(["0 6 * * *", "*/7 * * * *", "30 2 * * *", "0 0 29 2 *", "15 */5 * 1-3 1"]),
+       st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]), st.integers(0, 3_000_000))  # fmt: skip
+def test_the_latest_moment_is_the_last_one_that_comes(expression: str, zone: str, minutes: int) -> None:
+    now = at("2024-03-01") + timedelta(minutes=minutes, seconds=minutes % 60)
+    table = timetable(expression, zone)
+    latest = table.latest(now)
+    assert latest is not None
+    assert latest <= now < table.after(latest)
+    assert table.after(latest - timedelta(seconds=1)) == latest
+    assert table.latest(latest) == latest
+    assert table.latest(latest - timedelta(microseconds=1)) != latest
+
+
+def test_the_latest_moment_is_not_looked_for_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """INV-187: in a month that is left out, the last moment is one of millions."""
+    taken = 0
+    after = Cron.after
+
+    def counted(self: Cron, moment: datetime) -> datetime:
+        nonlocal taken
+        taken += 1
+        return after(self, moment)
+
+    monkeypatch.setattr(Cron, "after", counted)
+    assert timetable("* * * 2-11 *").latest(at("2026-01-31T12:00")) == at("2025-11-30T23:59")
+    assert 0 < taken < 50

@@ -195,6 +195,10 @@ class LimitedProtocol(HttpToolsProtocol):
             return UNREAD
         if self.transport.is_closing() or self._answers_first():
             return None
+        if self._phase is _Phase.IDLE and now - self._since > self._limits.idle_seconds:
+            # The timer of whoever answered is gone where the rest of a body came after its answer.
+            self.transport.close()
+            return None
         if self._phase is _Phase.HEADERS and now - self._since > self._limits.header_seconds:
             return SLOW_HEADERS
         if self._phase is _Phase.BODY:
@@ -242,7 +246,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.end(Refusal("body", 413, "there is more framing than body in the chunks"))
 
     def _rest(self) -> None:
-        self._phase = _Phase.IDLE
+        self._phase, self._since = _Phase.IDLE, self.loop.time()
         self._room.idle(self)
 
     def _answers_first(self) -> bool:

@@ -145,7 +145,9 @@ async def get_ui_schema(call: Call, path: str, query: VersionQuery) -> UiSchema:
     """Describe a playbook's workload as a JSON Schema with its defaults, for a form."""
     entry = await call.services.catalog.get(call.scope, path, query.version)
     playbook = (await call.services.catalog.plan(call.scope, entry.catalog_id)).playbook
-    properties = {name: _property(name, value) for name, value in playbook.workload.items()}
+    properties = await call.services.catalog.plans.evaluating.run(
+        call.scope, lambda: {name: _property(name, value) for name, value in playbook.workload.items()}
+    )
     return UiSchema(
         path=entry.path,
         version=entry.version,

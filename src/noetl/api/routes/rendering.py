@@ -47,7 +47,8 @@ async def render_template(call: Call, body: RenderRequest) -> Rendered:
     seen = await call.services.reading.seen(call.scope, parse_id(body.execution_id))
     state, evaluating = seen.state, call.services.catalog.plans.evaluating
     compiled, asked = await evaluating.run(
-        call.scope, lambda: (compile_value(body.template, _WHERE), names_in(body.template))
+        call.scope,
+        lambda: (compile_value(body.template, _WHERE, keep=False), names_in(body.template, keep=False)),
     )
     results = {name: await _view(call, result) for name, result in state.results.items() if name in asked}
     plan = await call.services.catalog.plan(call.scope, state.catalog_id)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from typing import Any
-from urllib.parse import urlsplit
 
 from noetl.credentials.providers.port import FetchOptions, client_library, fields_of, needed
 from noetl.errors import ConfigError, Denied, InputError, NotFound, Unavailable
@@ -18,6 +18,8 @@ _DENIED = (
     "InvalidClientTokenId",
     "Decryption",
 )
+_HOSTS = re.compile(r"secretsmanager(?:-fips)?\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?")
+"""Nothing else below Amazon's domain: machines and buckets of anybody have names there, some of them private addresses."""
 _STAGES = ("AWSCURRENT", "AWSPREVIOUS", "AWSPENDING")
 
 
@@ -62,7 +64,7 @@ def _client(options: FetchOptions) -> Any:
     if identity is not None:
         endpoint = identity.get("secretsmanager_endpoint")
         if endpoint:
-            options.reach.refuse_others(urlsplit(str(endpoint)).hostname or "", ("amazonaws.com", "amazonaws.com.cn"))
+            options.reach.refuse_others(str(endpoint), _HOSTS, "the hosts of AWS Secrets Manager")
         login = {
             "aws_access_key_id": needed(identity, "access_key_id", "access_key", "aws_access_key_id", what="AWS"),
             "aws_secret_access_key": needed(

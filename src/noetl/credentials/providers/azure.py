@@ -11,7 +11,7 @@ from noetl.credentials.providers.port import FetchOptions, client_library, field
 from noetl.errors import ConfigError, Denied, NotFound, Unavailable
 
 _NAME = re.compile(r"[A-Za-z0-9-]{3,24}")
-_CLOUDS = ("vault.azure.net", "vault.azure.cn", "vault.usgovcloudapi.net")
+_CLOUDS = re.compile(r"[a-z0-9-]+\.vault\.(?:azure\.net|azure\.cn|usgovcloudapi\.net)")
 
 
 class AzureSecrets:
@@ -35,7 +35,7 @@ def vault_url(name: str, options: FetchOptions) -> str:
         return f"https://{vault}.vault.azure.net"
     if urlsplit(vault).scheme != "https":
         raise ConfigError(f"secret {name!r}: the Azure vault is not reached by https")
-    options.reach.refuse_others(urlsplit(vault).hostname or "", _CLOUDS)
+    options.reach.refuse_others(str(vault), _CLOUDS, "Azure's vaults")
     return str(vault)
 
 

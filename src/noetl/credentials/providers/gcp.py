@@ -7,14 +7,16 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from noetl.credentials.providers.port import FetchOptions, client_library, fields_of
 from noetl.errors import ConfigError, Denied, InputError, NotFound, Unavailable
+from noetl.outgoing.blocking import guarded_session
+from noetl.outgoing.reach import Reach
 
 CLOUD = "https://www.googleapis.com/auth/cloud-platform"
 _SECONDS = 30.0
 _TOKENS = "https://oauth2.googleapis.com/token"
+_HOSTS = re.compile(r"(?:[a-z0-9-]+\.)+googleapis\.com")
 _REGION = re.compile(r"[a-z0-9-]{1,63}")
 
 
@@ -76,6 +78,13 @@ def _read(name: str, options: FetchOptions) -> dict[str, str]:
         raise InputError(f"the secret {name!r} is not UTF-8 text") from None
 
 
+def _with_a_token(account: Any, reach: Reach) -> Any:
+    """Ask for a token where connections are judged, and return it alone: nobody asks for another with a session of their own."""
+    transport = client_library("google.auth.transport.requests", "gcp")
+    account.refresh(transport.Request(session=guarded_session(reach)))
+    return client_library("google.oauth2.credentials", "gcp").Credentials(token=account.token)
+
+
 def _client(options: FetchOptions) -> Any:
     secretmanager = client_library("google.cloud.secretmanager", "gcp")
     login = {}
@@ -84,11 +93,12 @@ def _client(options: FetchOptions) -> Any:
     if options.identity is not None:
         accounts = client_library("google.oauth2.service_account", "gcp")
         info = dict(service_account(options.identity))
-        options.reach.refuse_others(urlsplit(str(info.get("token_uri") or _TOKENS)).hostname or "", ("googleapis.com",))
+        options.reach.refuse_others(str(info.get("token_uri") or _TOKENS), _HOSTS, "Google's hosts")
         try:
-            login["credentials"] = accounts.Credentials.from_service_account_info(info, scopes=[CLOUD])
+            account = accounts.Credentials.from_service_account_info(info, scopes=[CLOUD])
         except ValueError:
             raise InputError("the credential for Google Cloud is no service account") from None
+        login["credentials"] = account if options.reach.anywhere else _with_a_token(account, options.reach)
     if options.region:
         login["client_options"] = {"api_endpoint": f"secretmanager.{options.region}.rep.googleapis.com"}
     return secretmanager.SecretManagerServiceClient(**login)

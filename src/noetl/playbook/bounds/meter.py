@@ -20,6 +20,8 @@ TURN: Final = 2
 """Steps of a turn of a loop, besides what it does."""
 CALL: Final = 40
 """Steps of a call, besides what it does."""
+READING: Final = 9
+"""Steps for a character of a template that is made, where others wait."""
 LOOK_UP: Final = 4
 """Steps of looking an item up, or of a filter, besides what it does."""
 _RESERVE: Final = 100_000
@@ -113,10 +115,15 @@ def open_budget(steps: int = STEPS_MAX, *, is_inline: bool = False, look: Callab
     meter.is_inline, meter.look, meter.is_open = is_inline, look, True
 
 
-def pay_for_reading(source: str) -> None:
-    """Pay for making a template of its source, where others wait for the thread; elsewhere its length is bound enough."""
-    if METER.is_open and METER.is_inline:
-        spend(len(source))
+def pay_for_reading(source: str, *, is_known: bool) -> None:
+    """Pay for a template's source, so that the clock is looked at between templates.
+
+    It is the same whether the template was made before, as whoever decides again must decide alike. Where others wait for
+    the thread, making one costs what it takes, up to sixteen microseconds for a character: a long one is made elsewhere.
+    """
+    spend(len(source))
+    if not is_known and METER.is_open and METER.is_inline:
+        spend(READING * len(source))
 
 
 def counted(items: Any, price: int = 1) -> Iterator[Any]:

@@ -108,7 +108,7 @@ ENORMOUS_TEMPLATES: Final[dict[str, str]] = {
         "{% set x %}{% for a in range(99999) %}{{ " + _LONG + " }}{% endfor %}{% endset %}{{ x | length }}"
     ),
     "its own source written over and over": (
-        "{% set x %}{% for a in range(99999) %}" + "lorem ipsum " * 9999 + "{% endfor %}{% endset %}{{ x | length }}"
+        "{% set x %}{% for a in range(99999) %}" + "lorem ipsum " * 1_600 + "{% endfor %}{% endset %}{{ x | length }}"
     ),
     "texts one after another": "{{ " + " ~ ".join([_LONG] * 99) + " }}",
     "texts side by side": ("{{ " + _LONG + " }}") * 99,
@@ -162,3 +162,15 @@ BODIES: Final[dict[str, bytes]] = {
 
 CRON_NEVER_DUE: Final = ("0 0 30 2 *", "0 0 31 2,4,6,9,11 *", "* * * * * * *", "0 0 99999999999 * *", "*/0 * * * *")
 SQL_CONDITIONS: Final = ("(" * 4_000 + "a = 1", "a = 1 AND " * 5_000 + "a = 1", "NOT " * 2_000 + "a = 1")
+
+
+def longest_templates(characters: int) -> dict[str, str]:
+    """Return templates of at most so many characters that take long to make."""
+    block = "{% if a %}{% endif %}"
+    rest = characters - len(block)
+    return {
+        "blocks and values": block + "{{a}}" * (rest // 5),
+        "chains of filters": block + "{{a|d|d|d}}" * (rest // 11),
+        "a list": "{{[" + "a," * ((characters - 6) // 2) + "]}}",
+        "assignments": "{% set a=a %}" * (characters // 13),
+    }

@@ -28,6 +28,8 @@ from noetl.playbook.model import Accumulate
 from noetl.playbook.selection import accumulate, at_path
 from noetl.query.gate import read as read_query
 from noetl.schedule.cron import next_after
+from noetl.schedule.planning import plan
+from noetl.schedule.spec import Spec
 from noetl.views.document import parse_view
 
 _MANY: Final = 2_500
@@ -77,6 +79,11 @@ def _moments(expression: str) -> None:
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     for _ in range(1_000):
         moment = next_after(expression, "UTC", moment)
+
+
+def _missed(expression: str) -> None:
+    spec = Spec(expression=expression, catch_up_seconds=1)
+    plan(spec, datetime(2020, 2, 2, tzinfo=UTC), datetime(2026, 1, 31, tzinfo=UTC))
 
 
 def _range(start: str, end: str, step: str) -> None:
@@ -133,6 +140,7 @@ READINGS: Final[dict[str, Callable[[], object]]] = {
     "the rarest rate": lambda: _moments("rate(1830 days)"),
     "the rarest cron expression": lambda: _moments("0 0 29 2 *"),
     "a cron expression of lists": lambda: _moments(",".join(["0-59"] * 30) + " * * * *"),
+    "a schedule that stood for years": lambda: _missed("* * * 1-18 2-11 *"),
     "hours of ten thousand years": lambda: _range("0001-01-01T00", "9999-12-31T00", "1h"),
     "the longest step": lambda: _range("0001-01-01", "9999-12-31", "999999999d"),
     "rows in rows": lambda: _sent(b'{"a":' * 900 + b"1" + b"}" * 900),
@@ -155,6 +163,7 @@ READINGS: Final[dict[str, Callable[[], object]]] = {
 ACCEPTED: Final = frozenset({
     "openings of templates in code", "a template in code that is not closed", "a type with a long name",
     "a type that is a long name", "the rarest rate", "the rarest cron expression", "a cron expression of lists",
+    "a schedule that stood for years",
     "the longest step", "rules with many channels",
 })  # fmt: skip
 """Those that are allowed: they take long in no way."""
