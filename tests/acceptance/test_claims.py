@@ -11,6 +11,7 @@ import aiohttp
 from jsonschema import Draft202012Validator
 
 from noetl.catalog.bundles import read_bundle
+from noetl.credentials.local_token import find_local_token
 from noetl.model.canonical import exact_json
 from noetl.model.catalogue import BY_NAME
 from noetl.model.claims import claim_problems
@@ -92,7 +93,9 @@ async def _work(serving: Serving, home: Path) -> None:
         deployed = await pipelines.deploy(read_bundle(file, operators={"noop"}), "tests")
         assert (await pipelines.finished(deployed.execution_id)).status == "completed"
         await pipelines.activate("shop", None, "tests")
-    async with aiohttp.ClientSession(serving.url) as session:
+    token = find_local_token(runtime.settings.key_directory)
+    assert token is not None
+    async with aiohttp.ClientSession(serving.url, headers={"Authorization": f"Bearer {token.reveal()}"}) as session:
         for path, body in _REQUESTS.items():
             async with session.post(path, json=body) as answer:
                 assert answer.status < 300, await answer.text()

@@ -17,6 +17,7 @@ from tests.acceptance.processes import Begin, line, processes_in
 
 from noetl.api.endpoint import Endpoint
 from noetl.api.routes.all_routes import endpoints
+from noetl.credentials.local_token import find_local_token
 
 Noetl = Callable[..., tuple[int, str, str]]
 
@@ -65,6 +66,13 @@ def answer(url: str, method: str, body: Any = None, **headers: str) -> str:
             return refusal.read().decode(errors="replace")
 
 
+def local(project: Path) -> dict[str, str]:
+    """Return the headers that show the token of a project's server, without which it takes no credential."""
+    token = find_local_token(project / ".noetl" / "keys")
+    assert token is not None
+    return {"Authorization": f"Bearer {token.reveal()}"}
+
+
 def asked(endpoint: Endpoint, url: str, known: dict[str, str]) -> str:
     """Call a route about what is known, with every query and body that could make it show a secret."""
     names = {name: quote(known.get(name, "crm"), safe="/") for name in endpoint.parameters}
@@ -84,7 +92,12 @@ def test_no_answer_shows_a_secret_that_a_worker_over_http_was_given(noetl: Noetl
     key = base64.b64encode(bytes(range(32))).decode()
     server = begin("server", "--port", "0", NOETL_SECRET_KEY=key, SECRET_OF_THE_SERVER=canary[::-1])
     url = line(server).removeprefix("listening on ")
-    put = answer(f"{url}/api/credentials", "POST", {"name": "crm", "type": "bearer", "data": {"token": canary}})
+    put = answer(
+        f"{url}/api/credentials",
+        "POST",
+        {"name": "crm", "type": "bearer", "data": {"token": canary}},
+        **local(tmp_path),
+    )
     worker = begin("worker", "--slots", "1", "--server", url)
     line(worker)
     assert noetl("catalog", "register", "uses.yaml")[0] == 0
@@ -111,7 +124,12 @@ def test_a_worker_of_another_home_is_told_how_to_be_given_secrets(noetl: Noetl, 
     (tmp_path / "uses.yaml").write_text(USES)
     server = begin("server", "--port", "0", NOETL_SECRET_KEY=base64.b64encode(bytes(range(32))).decode())
     url = line(server).removeprefix("listening on ")
-    answer(f"{url}/api/credentials", "POST", {"name": "crm", "type": "bearer", "data": {"token": "hunter2-hunter2"}})
+    answer(
+        f"{url}/api/credentials",
+        "POST",
+        {"name": "crm", "type": "bearer", "data": {"token": "hunter2-hunter2"}},
+        **local(tmp_path),
+    )
     worker = begin("worker", "--slots", "1", "--server", url, NOETL_HOME=str(tmp_path / "elsewhere"))
     line(worker)
     noetl("catalog", "register", "uses.yaml")

@@ -15,10 +15,15 @@ from tests.unit.api.serving import HOME, TWO_STEPS, Server
 
 from noetl.api import refused_tokens
 from noetl.api.connections.peer import Peer, connected_user, listed_user, listening_users
+from noetl.api.endpoint import ADMINS
 from noetl.api.refused_tokens import FREE
+from noetl.api.routes.all_routes import endpoints
 from noetl.credentials.local_token import FILE, find_local_token, make_local_token
-from noetl.errors import ConfigError
+from noetl.errors import ConfigError, NoetlError
+from noetl.runtime import local_token
 from noetl.runtime.local_token import local_token_for
+from noetl.runtime.nats_login import made_password, nats_connection
+from noetl.runtime.settings import Settings
 from noetl.testing.attacks.connections import HOST, connected, half_a_body, unfinished
 from noetl.testing.attacks.other_account import NOBODY, STRANGER, answered_as, sent_and_left
 
@@ -93,6 +98,26 @@ async def test_another_account_is_not_let_in_by_the_loopback(serve: Serve, tmp_p
         for _ in range(3):
             await asyncio.to_thread(sent_and_left, STRANGER, port, start)
         assert (await server.call("GET", LIST, status=200))["executions"] == []
+
+
+async def test_the_account_alone_makes_no_token_and_changes_no_credential_or_role(serve: Serve) -> None:
+    """INV-196: a task in namespaces has the server's user id and network, but cannot read the token of the machine."""
+    async with serve(auth=None) as server:
+        for method, path in (("POST", "/api/tokens"), ("POST", "/api/credentials"), ("POST", "/api/roles/r/grant"),
+                             ("DELETE", "/api/credentials/crm"), ("POST", "/api/datasets/d/grant")):  # fmt: skip
+            problem = await server.call(method, path, {"name": "ci", "role": "worker"}, status=401)
+            assert "has to show a token" in problem["detail"]
+        assert await server.services.tokens.list(HOME) == []
+        await server.call("GET", LIST, status=200)
+        made = {"name": "ci", "role": "worker"}
+        await server.call("POST", "/api/tokens", made, headers=server.local, status=201)
+
+
+def test_whatever_only_administrators_change_takes_more_than_the_account() -> None:
+    """INV-196."""
+    proven = {one.noun for one in endpoints() if one.needs_proof}
+    assert proven >= {"tokens", "credentials", "people", "datasets"}
+    assert all(one.needs_proof == (one.roles == ADMINS and one.method != "GET") for one in endpoints())
 
 
 async def test_what_is_forwarded_never_counts_as_local(serve: Serve, tmp_path: Path) -> None:
@@ -186,6 +211,35 @@ def test_the_token_of_the_machine_is_for_its_owner_and_shown_to_nobody_elses_ser
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be kept in"):
         make_local_token(tmp_path / "file")
+
+
+async def test_our_nats_password_is_not_shown_to_a_port_that_another_account_listens_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """INV-196: it is looked at for each connection, also for one that is made again."""
+    (tmp_path / "nats").mkdir()
+    made_password(tmp_path / "nats")
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id": "x", "auth_required": true, "max_payload": 1000}\r\n')
+        heard.append(await reader.readline())
+        writer.close()
+
+    heard: list[bytes] = []
+    listening = await asyncio.start_server(greet, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    connection = {"url": f"nats://127.0.0.1:{port}"}
+    given = {"runtime": {"home": str(tmp_path)}, "event_store": {"connection": connection}}
+    settings = Settings.model_validate(given)
+    password = made_password(tmp_path / "nats").encode()
+    async with listening:
+        for shown in (True, False):
+            if not shown:
+                monkeypatch.setattr(local_token, "listening_users", lambda address, tables: {STRANGER})
+            with pytest.raises(NoetlError):
+                await nats_connection(settings).client()
+            assert b'"user"' in heard[-1]
+            assert (password in heard[-1]) is shown, heard
 
 
 async def test_guessing_tokens_gets_slower_and_a_good_one_is_answered_at_once(

@@ -79,7 +79,7 @@ class Admission:
             return Caller(self._default_scope, ANYONE, "local", shared=Secret(token))
         # A worker of another home directory shows the token of that one, which says nothing here.
         if token is None or (is_open and token.startswith(LOCAL_PREFIX)):
-            await self._local.check(request)
+            await self._local.check(request, endpoint)
             return Caller(self._default_scope, ANYONE, "local", shared=self._worker_secret)
         holder = await self._holder(request, token)
         if holder.role not in endpoint.roles:

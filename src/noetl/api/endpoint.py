@@ -127,6 +127,11 @@ class Endpoint:
         return not (self.keyed or self.repeatable)
 
     @property
+    def needs_proof(self) -> bool:
+        """Whether it gives rights or secrets away, for which it is not enough to be a process of the server's account."""
+        return self.roles == ADMINS and self.method != "GET"
+
+    @property
     def template(self) -> str:
         """The path as OpenAPI writes it."""
         return _PARAMETER.sub(r"{\1}", self.path)

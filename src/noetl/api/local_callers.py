@@ -2,7 +2,8 @@
 
 Reaching the loopback is not enough on a machine with several accounts. A caller is local when the process at the other end of
 its connection runs under the server's user id or root's, or when it shows the token in the server's key directory. What came
-through a proxy, and what a page of another site makes a browser send, is never local.
+through a proxy, and what a page of another site makes a browser send, is never local. A task in namespaces has the server's
+user id too, and cannot read that token: whoever changes tokens, credentials or roles has to show it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from starlette.requests import Request
 
 from noetl.api.connections.peer import Peer
 from noetl.api.connections.protocol import PEER
+from noetl.api.endpoint import Endpoint
 from noetl.api.listening import is_loopback
 from noetl.api.problems import Unauthenticated
 from noetl.credentials.local_token import LocalToken
@@ -42,19 +44,31 @@ class LocalCallers:
         _refuse_forwarded(request)
         return True
 
-    async def check(self, request: Request) -> None:
-        """Refuse a caller without a token that is not local."""
+    async def check(self, request: Request, endpoint: Endpoint) -> None:
+        """Refuse a caller without a token that is not local, or wants what takes more than that."""
         _refuse_forwarded(request)
         _refuse_other_sites(request)
         peer = request.scope.get(PEER)
         user = await peer.user() if isinstance(peer, Peer) and is_loopback(peer.host) else None
         if user in self._users:
+            if endpoint.needs_proof:
+                raise self._unproven(endpoint)
             return
         said = "whose account is not known" if user is None else f"of another account (user id {user})"
-        where = "" if self._token is None else f"send the token in {self._token.path} as a bearer, or "
         raise Unauthenticated(
             f"without tokens this server answers its own account alone, and the request is of a process {said}",
-            hint=where + _MAKE,
+            hint=self._where + _MAKE,
+        )
+
+    @property
+    def _where(self) -> str:
+        return "" if self._token is None else f"send the token in {self._token.path} as a bearer, or "
+
+    def _unproven(self, endpoint: Endpoint) -> Unauthenticated:
+        return Unauthenticated(
+            f"{endpoint.method} {endpoint.template} gives rights or secrets away, which tasks of this account may not do:"
+            " the request has to show a token",
+            hint=f"{self._where}use the commands of noetl, or {_MAKE}",
         )
 
 

@@ -42,6 +42,12 @@ class Scratch:
         self._opening = asyncio.Lock()
         self._kept: dict[int, _Kept] = {}
 
+    @property
+    def root(self) -> Path:
+        """The directory that the place is in, made now if there is none."""
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._root.absolute()
+
     @asynccontextmanager
     async def lent(self, owner: Scope, execution_id: int) -> AsyncIterator[Path]:
         """Lend the directory of an execution; while it is lent it stays."""

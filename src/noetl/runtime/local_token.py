@@ -26,11 +26,15 @@ def local_token_for(url: str, key_directory: Path, tables: Path = TABLES) -> Sec
         return None
     if parts.scheme != "http" or not is_loopback(host):
         return None
-    if (tables / "tcp").exists():
-        users = set().union(*(listening_users((one, port), tables) for one in _addresses(host)))
-        if not users or not users <= {0, os.geteuid()}:
-            return None
-    return find_local_token(key_directory)
+    return find_local_token(key_directory) if may_be_shown(host, port, tables) else None
+
+
+def may_be_shown(host: str, port: int, tables: Path = TABLES) -> bool:
+    """Tell whether our own account or root listens on a port of this machine, or nobody can tell who does."""
+    if not (tables / "tcp").exists():
+        return True
+    users = set().union(*(listening_users((one, port), tables) for one in _addresses(host)))
+    return bool(users) and users <= {0, os.geteuid()}
 
 
 def _addresses(host: str) -> set[str]:

@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 
 from noetl.api.listening import is_loopback
 from noetl.errors import ConfigError
+from noetl.runtime.local_token import may_be_shown
 from noetl.runtime.pgplace import write_private
 from noetl.runtime.settings import Settings
 from noetl.stream.nats_connection import NatsConnection
 
 USER: Final = "noetl"
+_PORT: Final = 4222
 FOLDER: Final = "nats"
 _FILE: Final = "nats.password"
 
@@ -37,7 +39,10 @@ def nats_connection(settings: Settings) -> NatsConnection:
     place = settings.event_store.connection
     if place.url is None:
         raise ConfigError("event_store.connection.url is needed by nats-jetstream", hint="such as nats://nats:4222")
-    return NatsConnection(_login(place.url.get_secret_value(), settings), credentials_file=place.credentials_file)
+    url, directory = place.url.get_secret_value(), settings.runtime.home / FOLDER
+    if place.credentials_file is None and "@" not in url and _may_be_ours(url) and _kept(directory) is not None:
+        return NatsConnection(url, user=USER, password=lambda: _password_for(url, directory))
+    return NatsConnection(url, credentials_file=place.credentials_file)
 
 
 def is_our_server(settings: Settings) -> bool:
@@ -48,12 +53,11 @@ def is_our_server(settings: Settings) -> bool:
     )
 
 
-def _login(url: str, settings: Settings) -> str:
-    """Add the login of our own server to a URL without any that may be its."""
-    if settings.event_store.connection.credentials_file is not None or "@" in url or not _may_be_ours(url):
-        return url
-    password = _kept(settings.runtime.home / FOLDER)
-    return url if password is None else with_login(url, password)
+def _password_for(url: str, directory: Path) -> str:
+    """Return the password of our own server; none for a port that another account listens on, or nobody yet."""
+    parts = urlsplit(url)
+    shown = may_be_shown(parts.hostname or "", parts.port or _PORT)
+    return (_kept(directory) or "") if shown else ""
 
 
 def _may_be_ours(url: str) -> bool:

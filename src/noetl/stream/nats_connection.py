@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -27,8 +27,19 @@ _log = logging.getLogger(__name__)
 class NatsConnection:
     """A client that connects again by itself, for ever; while it is away, whoever asks for it gets `Unavailable`."""
 
-    def __init__(self, url: str, *, credentials_file: Path | None = None, request_seconds: float = 5.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        credentials_file: Path | None = None,
+        user: str | None = None,
+        password: Callable[[], str] | None = None,
+        request_seconds: float = 5.0,
+    ) -> None:
+        """Take a server; `password` is asked for whenever a connection is made, also one that is made again."""
         self.url = url
+        self._user = user
+        self._password = password
         self.request_seconds = request_seconds
         self.making = 0
         """Counts the connections made so far: what was asked of an earlier one may never be answered."""
@@ -144,6 +155,8 @@ class NatsConnection:
             closed_cb=self._closed,
             disconnected_cb=partial(self._broken, client),
             reconnected_cb=self._reconnected,
+            user=self._user,
+            password=self._password,
             user_credentials=None if self._credentials_file is None else str(self._credentials_file),
             # Subjects are made in `noetl.stream.subjects` and nowhere else.
             skip_subject_validation=True,

@@ -90,16 +90,22 @@ async def test_what_could_not_be_delivered_is_seen_and_armed_again(server: Serve
 
 
 async def test_people_are_added_get_roles_and_go(server: Server) -> None:
-    added = await server.call("POST", "/api/people", {"email": "ada@example.org", "role": "writer"}, status=200)
+    added = await server.call(
+        "POST", "/api/people", {"email": "ada@example.org", "role": "writer"}, headers=server.local, status=200
+    )
     assert (added["email"], added["role"], added["roles"]) == ("ada@example.org", "writer", [])
-    await server.call("POST", "/api/roles", {"slug": "analysts", "name": "Analysts"}, status=200)
+    await server.call("POST", "/api/roles", {"slug": "analysts", "name": "Analysts"}, headers=server.local, status=200)
     member = {"email": "ada@example.org"}
-    assert (await server.call("POST", "/api/roles/analysts/grant", member, status=200))["roles"] == ["analysts"]
+    assert (await server.call("POST", "/api/roles/analysts/grant", member, headers=server.local, status=200))[
+        "roles"
+    ] == ["analysts"]
     (person,) = (await server.call("GET", "/api/people", status=200))["people"]
     assert person["roles"] == ["analysts"]
-    assert (await server.call("POST", "/api/roles/analysts/revoke", member, status=200))["roles"] == []
-    await server.call("POST", "/api/roles/nobodies/grant", member, status=404)
-    await server.call("DELETE", "/api/people/ada@example.org", status=204)
+    assert (await server.call("POST", "/api/roles/analysts/revoke", member, headers=server.local, status=200))[
+        "roles"
+    ] == []
+    await server.call("POST", "/api/roles/nobodies/grant", member, headers=server.local, status=404)
+    await server.call("DELETE", "/api/people/ada@example.org", headers=server.local, status=204)
     assert (await server.call("GET", "/api/people"))["people"] == []
     assert [role["slug"] for role in (await server.call("GET", "/api/roles"))["roles"]] == ["analysts"]
 

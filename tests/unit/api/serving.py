@@ -19,6 +19,7 @@ from noetl.api.services import Services
 from noetl.catalog.playbook_rows import PostgresEntries
 from noetl.catalog.playbooks import Catalog
 from noetl.credentials.keyring import KeyRing
+from noetl.credentials.local_token import make_local_token
 from noetl.credentials.secret import Secret
 from noetl.credentials.store import CredentialStore
 from noetl.credentials.tokens import ApiTokens
@@ -79,6 +80,12 @@ class Server:
     services: Services
     session: aiohttp.ClientSession
     projections: Projections
+
+    @property
+    def local(self) -> dict[str, str]:
+        """The headers by which a caller shows the token of this machine."""
+        assert self.services.local_token is not None
+        return {"Authorization": f"Bearer {self.services.local_token.secret.reveal()}"}
 
     async def call(
         self,
@@ -149,6 +156,7 @@ def make_services(
         auth_required=auth,
         default_scope=HOME,
         worker_secret=None if auth else SHARED,
+        local_token=None if auth else make_local_token(keys),
     ), projections
 
 

@@ -38,19 +38,21 @@ async def raised(server: Server, *subjects: str) -> Deliveries:
 
 
 async def test_rules_are_applied_listed_and_removed(server: Server) -> None:
-    applied = await server.call("POST", "/api/alerts/rules", {"text": RULES}, status=200)
+    applied = await server.call("POST", "/api/alerts/rules", {"text": RULES}, headers=server.local, status=200)
     assert applied == {"name": "ops", "changed": True, "rules": 1, "channels": 1}
-    again = await server.call("POST", "/api/alerts/rules", {"text": RULES}, status=200)
+    again = await server.call("POST", "/api/alerts/rules", {"text": RULES}, headers=server.local, status=200)
     assert again["changed"] is False
     (one,) = (await server.call("GET", "/api/alerts/rules", status=200))["applied"]
     assert one["channels"]["hook"]["credential"] == "hook"
-    await server.call("DELETE", "/api/alerts/rules/ops", status=204)
+    await server.call("DELETE", "/api/alerts/rules/ops", headers=server.local, status=204)
     assert (await server.call("GET", "/api/alerts/rules", status=200))["applied"] == []
-    await server.call("DELETE", "/api/alerts/rules/ops", status=404)
+    await server.call("DELETE", "/api/alerts/rules/ops", headers=server.local, status=404)
 
 
 async def test_a_file_that_is_not_sound_is_refused_with_its_places(server: Server) -> None:
-    refused = await server.call("POST", "/api/alerts/rules", {"text": "kind: Alerts\nname: A"}, status=400)
+    refused = await server.call(
+        "POST", "/api/alerts/rules", {"text": "kind: Alerts\nname: A"}, headers=server.local, status=400
+    )
     assert "line 2, column 7" in str(refused)
 
 
@@ -75,7 +77,7 @@ async def test_alerts_and_messages_are_read_page_by_page(server: Server) -> None
 
 async def test_a_channel_is_tried_out(server: Server) -> None:
     await server.call("POST", "/api/alerts/channels/hook/test", status=404)
-    await server.call("POST", "/api/alerts/rules", {"text": RULES}, status=200)
+    await server.call("POST", "/api/alerts/rules", {"text": RULES}, headers=server.local, status=200)
     made = await server.call("POST", "/api/alerts/channels/hook/test", status=202)
     assert (made["occasion"], made["channel_kind"], made["status"]) == ("test", "webhook", "Pending")
 

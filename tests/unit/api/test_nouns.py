@@ -90,7 +90,7 @@ async def test_values_of_credentials_never_come_out_but_sealed_with_a_workers_to
 async def test_a_server_without_tokens_seals_credentials_for_those_who_share_its_secret(server: Server) -> None:
     """INV-132."""
     body = {"name": "crm", "type": "bearer", "data": {"token": "hunter2"}}
-    await server.call("POST", "/api/credentials", body, status=201)
+    await server.call("POST", "/api/credentials", body, headers=server.local, status=201)
     given = await server.call("POST", "/api/worker/credential", {"name": "crm"}, status=200)
     assert "hunter2" not in str(given)
     assert open_answer(SHARED, given["sealed"]) == body

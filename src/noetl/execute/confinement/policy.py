@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
-from noetl.errors import ConfigError
+from noetl.errors import ConfigError, Denied
 
 Isolation = Literal["auto", "user", "namespace", "none"]
 
@@ -51,7 +51,9 @@ class Policy:
             return f"tasks have the rights of this account: {self.weak_because}"
         how = "namespaces of their own" if self.namespaces else "this file system"
         whose = "as this account" if self.user is None else f"as user id {self.user}"
-        return f"tasks run {whose} in {how}; home, keys and socket are hidden from them"
+        # Threads are confined by mounts, which an ordinary account may make for new processes alone.
+        open_ = "" if self.namespaces and os.geteuid() == 0 else "; SQL of DuckDB has the rights of this account"
+        return f"tasks run {whose} in {how}; home, keys and socket are hidden from them{open_}"
 
 
 _policy: Policy | None = None
@@ -86,6 +88,18 @@ def hide(hidden: Iterable[Path], kept: Iterable[Path] = (), sealed: Iterable[Pat
     all_kept = sorted({*now.kept, *(str(path.resolve()) for path in kept)}, key=len)
     all_sealed = sorted({*now.sealed, *(str(path.resolve()) for path in sealed)}, key=len)
     _policy = replace(now, hidden=tuple(all_hidden), kept=tuple(all_kept), sealed=tuple(all_sealed))
+
+
+def refuse_hidden(path: str | Path) -> None:
+    """Refuse a path that a user gave to a tool of this process, where it leads to what tasks must not find.
+
+    It is resolved now: who can change a link afterwards is quicker, so threads are confined too where they can be.
+    """
+    found = os.path.realpath(path)
+    if any(found == one or found.startswith(one.rstrip("/") + "/") for one in (*policy().hidden, "/proc", "/sys")):
+        shown = [one for one in policy().kept if found == one or found.startswith(one + "/")]
+        if not shown:
+            raise Denied(f"{path} is hidden from tasks")
 
 
 def decided(asked: Isolation, *, shared: bool, user: int | None = None) -> Policy:

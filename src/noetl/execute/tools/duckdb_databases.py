@@ -10,11 +10,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 
+from noetl.execute.confinement.policy import policy, refuse_hidden
+from noetl.execute.confinement.threads import confine_thread
 from noetl.execute.scratch import scratch_of
 from noetl.execute.tools.port import Call, Resources
 
@@ -36,10 +39,15 @@ class _File:
 class Databases:
     """The worker's open databases. A file is closed as soon as no call waits for it, so that others can open it."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        self._settings: dict[str, str | bool | int | float | list[str]] = dict(settings)
+    def __init__(self, settings: Mapping[str, str], *, shown: Path | None = None) -> None:
+        """Take DuckDB's settings, and the directory of executions' own databases, which may be below what is hidden."""
+        # Extensions of strangers would be code in the worker's own process.
+        given = {"allow_community_extensions": "false", **settings}
+        self._settings: dict[str, str | bool | int | float | list[str]] = dict(given)
         self._files: dict[str, _File] = {}
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="noetl-duckdb")
+        # DuckDB's own threads are started by these, and see what they see.
+        confined = partial(confine_thread, policy(), [] if shown is None else [shown])
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="noetl-duckdb", initializer=confined)
 
     @asynccontextmanager
     async def connection(self, database: str) -> AsyncIterator[duckdb.DuckDBPyConnection]:
@@ -49,7 +57,8 @@ class Databases:
             try:
                 yield connection
             finally:
-                connection.close()
+                # In a thread that is confined, as all that SQL can bring about.
+                await asyncio.shield(asyncio.wrap_future(self._threads.submit(connection.close)))
             return
         path = _absolute(database)
         file = self._files.setdefault(path, _File())
@@ -115,6 +124,8 @@ def _absolute(database: str) -> str:
 async def database_named(call: Call, name: Any) -> AsyncIterator[str]:
     """Lend the path of the database a call names, or that of its execution's own."""
     if name:
+        if name != MEMORY:
+            refuse_hidden(str(name))
         yield str(name)
         return
     scratch = await scratch_of(call.resources)
@@ -125,9 +136,12 @@ async def database_named(call: Call, name: Any) -> AsyncIterator[str]:
 async def databases_of(resources: Resources, settings: Mapping[str, str]) -> Databases:
     """Return the worker's databases under these settings."""
 
-    async def make() -> Databases:
-        return Databases(settings)
+    scratch = await scratch_of(resources)
 
-    found: Any = await resources.get(("duckdb", *sorted(settings.items())), make)
+    async def make() -> Databases:
+        return Databases(settings, shown=scratch.root)
+
+    # What is hidden later is hidden from the threads that are made then.
+    found: Any = await resources.get(("duckdb", *sorted(settings.items()), *policy().hidden), make)
     databases: Databases = found
     return databases

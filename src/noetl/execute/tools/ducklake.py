@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import duckdb
 
 from noetl.errors import Unavailable
+from noetl.execute.confinement.policy import refuse_hidden
 from noetl.execute.outcome import Outcome
 from noetl.execute.tools.duckdb import run_statements, text_in
 from noetl.execute.tools.duckdb_databases import MEMORY, databases_of
@@ -19,8 +20,10 @@ from noetl.execute.tools.duckdb_secrets import load_extension
 from noetl.execute.tools.duckdb_tables import tables_of
 from noetl.execute.tools.duckdb_values import BadTask, problem_of
 from noetl.execute.tools.port import Call
+from noetl.execute.tools.postgres_target import refuse_files
 
 _SCHEME: Final = re.compile(r"(postgres|postgresql|sqlite|duckdb):(?!//)", re.IGNORECASE)
+_OF_THIS_ACCOUNT: Final = re.compile(r"(^|[\s:])(passfile|service|servicefile)\s*=", re.IGNORECASE)
 _EXTENSIONS: Final = {"postgres": "postgres", "sqlite": "sqlite"}
 _FIELDS: Final = {
     "host": ("db_host", "host"),
@@ -91,8 +94,11 @@ def _read(given: str) -> tuple[str, str]:
         }
         given_apart = {name: unquote(str(value)) for name, value in known.items() if value is not None}
         every = {**given_apart, **dict(parse_qsl(parts.query))}
+        refuse_files(every)
         return "postgres", " ".join(f"{name}={_libpq(value)}" for name, value in every.items())
     found = _SCHEME.match(given)
+    if _OF_THIS_ACCOUNT.search(given):
+        raise BadTask("the DuckLake catalog's connection may name no passfile and no service: give the password itself")
     if found is not None:
         return found[1].lower().replace("postgresql", "postgres"), given[found.end() :]
     return ("postgres" if "dbname=" in given or "host=" in given else "duckdb"), given
@@ -104,11 +110,14 @@ def _libpq(value: Any) -> str:
 
 def attach(connection: duckdb.DuckDBPyConnection, kind: str, address: str, options: Mapping[str, Any]) -> None:
     """Make a catalog the place that names without a database are looked for in."""
+    data = options.get("data_path")
+    for place in (address if kind != "postgres" else None, data):
+        if place and "://" not in str(place):
+            refuse_hidden(str(place))
     for extension in ("ducklake", *([_EXTENSIONS[kind]] if kind in _EXTENSIONS else [])):
         load_extension(connection, extension)
     name = quoted(str(options.get("catalog_name") or "lake"))
     where = f"ducklake:{kind}:{address}" if kind != "duckdb" else f"ducklake:{address}"
-    data = options.get("data_path")
     more = f" (DATA_PATH {_literal(str(data))})" if data else ""
     try:
         connection.execute(f"ATTACH {_literal(where)} AS {name}{more}")

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import asyncpg
 
+from noetl.execute.confinement.policy import refuse_hidden
 from noetl.execute.tools import postgres_calendar as calendar
 from noetl.execute.tools.json_text import read_json, write_json
 from noetl.execute.tools.port import Credentials
@@ -43,6 +44,8 @@ _BYTES: Mapping[str, Callable[[bytes], str]] = {
     "pg_snapshot": snapshot,
     "txid_snapshot": snapshot,
 }
+_OF_THIS_ACCOUNT = ("passfile", "service", "servicefile")
+_TLS_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl", "sslcrldir")
 _TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl")
 
 
@@ -113,6 +116,8 @@ def _target(data: Mapping[str, Any], pool: Any) -> Target:
     dsn = data.get("dsn") or data.get("url") or data.get("connection_string")
     if dsn is None and "host" not in settings:
         raise BadTarget("the postgres credential names no database: it needs db_host, db_user, db_password and db_name")
+    for given in (tls, _dsn_fields(str(dsn or ""))):
+        refuse_files(given)
     settings["dsn"] = str(dsn) if dsn else "postgresql://?" + urlencode(tls)
     place = _place(settings) if not dsn else _dsn_place(str(dsn))
     size = pool.get("size", pool.get("max_size")) if isinstance(pool, Mapping) else pool
@@ -120,6 +125,23 @@ def _target(data: Mapping[str, Any], pool: Any) -> Target:
         size = data.get("pool_size", DEFAULT_POOL)
     cached = _number(data.get("statement_cache_size", _CACHED_STATEMENTS), "statement_cache_size")
     return Target(place, tuple(sorted(settings.items())), max(1, _number(size, "pool size")), cached)
+
+
+def _dsn_fields(dsn: str) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(urlsplit(dsn).query))
+    except ValueError:
+        raise BadTarget("the postgres credential's dsn cannot be read") from None
+
+
+def refuse_files(given: Mapping[str, str]) -> None:
+    """Refuse parameters of a connection that would make this process read passwords, or files that are hidden from tasks."""
+    refused = [name for name in _OF_THIS_ACCOUNT if name in given]
+    if refused:
+        raise BadTarget(f"the postgres credential may not name a {refused[0]}: give the password itself")
+    for name in _TLS_FILES:
+        if given.get(name):
+            refuse_hidden(given[name])
 
 
 async def _data(credentials: Credentials, auth: Any) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from noetl.errors import Denied, InputError, NotFound, Unavailable
+from noetl.execute.confinement.policy import refuse_hidden
 from noetl.execute.tools.port import Call, Credential
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ async def _credential(auth: Any, call: Call) -> Credential | None:
 
 async def _from_file(uri: str) -> bytes:
     path = Path(unquote(urlsplit(uri).path) if uri.startswith("file:") else uri)
+    await asyncio.to_thread(refuse_hidden, path)
     try:
         return await asyncio.to_thread(path.read_bytes)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):

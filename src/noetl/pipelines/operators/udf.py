@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +24,7 @@ from noetl.catalog.bundles import unpack
 from noetl.execute.confinement.policy import give_to_tasks
 from noetl.execute.tools.shell_process import ToolProcess
 from noetl.pipelines.in_process import OperatorFailed, Produced
+from noetl.pipelines.operators.left_files import Unsafe, make_mark, opened, read_left
 from noetl.pipelines.stopping import stop_asked
 from noetl.pipelines.tables import TableReader
 from noetl.spark.protocol import Work
@@ -31,6 +34,10 @@ MEMORY_BYTES: Final = 2 << 30
 _INTERPRETER_BYTES: Final = 256 << 20
 """What the interpreter and its libraries take beside the function."""
 _LOG: Final = 1 << 20
+OUTPUT_BYTES: Final = MEMORY_BYTES
+"""What the tables it returns take together, all of which come into the memory of the worker."""
+STATE_BYTES: Final = 16 << 20
+_OUTPUT: Final = re.compile(r"output-([0-9]{1,9})\.arrow")
 
 _RUNNER: Final = """
 import importlib.util, inspect, json, os, resource, sys
@@ -67,13 +74,14 @@ class UdfOperator:
         if not file:
             raise OperatorFailed(f"job {grant.job} names no udf.entrypoint", retryable=False)
         tables = {one.alias: await self._reader.read(work, one) for one in grant.inputs}
-        with tempfile.TemporaryDirectory(prefix="noetl-udf-") as folder:
+        made = tempfile.TemporaryDirectory(prefix="noetl-udf-", ignore_cleanup_errors=True)
+        with made as folder, opened(Path(folder)) as left:
             here = Path(folder)
             await asyncio.to_thread(_prepare, here, bundle, tables, file, grant.operator_state)
             await asyncio.to_thread(give_to_tasks, here)
-            log = await self._run(here, grant.timeout_seconds or LIMIT_SECONDS)
-            outputs = await asyncio.to_thread(_outputs, here)
-            state = await asyncio.to_thread(_state, here)
+            log = await self._run(here, left, grant.timeout_seconds or LIMIT_SECONDS)
+            outputs = await asyncio.to_thread(_outputs, left)
+            state = await asyncio.to_thread(_state, left)
         wanted = {target.output for target in grant.targets}
         if wanted - outputs.keys():
             raise OperatorFailed(
@@ -84,14 +92,14 @@ class UdfOperator:
         changed = state if state != grant.operator_state else None
         return Produced(tables={output: outputs[output] for output in wanted}, state=changed, log=log)
 
-    async def _run(self, here: Path, seconds: float) -> str:
+    async def _run(self, here: Path, left: int, seconds: float) -> str:
         command, env = [sys.executable, "-I", "-c", _RUNNER], {"PATH": "/usr/bin:/bin", "HOME": str(here)}
         started = await ToolProcess.start(
             command, cwd=str(here), env=env, memory_bytes=MEMORY_BYTES + _INTERPRETER_BYTES,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         process = started.process
-        telling = asyncio.create_task(_tell_to_stop(here))
+        telling = asyncio.create_task(_tell_to_stop(left))
         try:
             async with asyncio.timeout(seconds):
                 said, _ = await process.communicate()
@@ -107,10 +115,10 @@ class UdfOperator:
         return log
 
 
-async def _tell_to_stop(here: Path) -> None:
+async def _tell_to_stop(left: int) -> None:
     """Let the function know when it should end soon."""
     await stop_asked().wait()
-    await asyncio.to_thread((here / "stop").touch)
+    await asyncio.to_thread(make_mark, left, "stop")
 
 
 def _prepare(here: Path, bundle: bytes, tables: dict[str, pa.Table], file: str, state: dict[str, Any]) -> None:
@@ -128,18 +136,37 @@ def _prepare(here: Path, bundle: bytes, tables: dict[str, pa.Table], file: str, 
     (here / "told.json").write_text(json.dumps(told))
 
 
-def _state(here: Path) -> dict[str, Any] | None:
-    left = here / "state.json"
-    if not left.exists():
+def _state(left: int) -> dict[str, Any] | None:
+    text = _left(left, "state.json", STATE_BYTES)
+    if text is None:
         return None
-    state = json.loads(left.read_text())
+    try:
+        state = json.loads(text)
+    except (ValueError, RecursionError):
+        raise OperatorFailed("the state the function left is no JSON", retryable=False) from None
     if not isinstance(state, dict):
         raise OperatorFailed("the state the function left is no dictionary", retryable=False)
     return state
 
 
-def _outputs(here: Path) -> dict[int, pa.Table]:
-    found = {}
-    for path in here.glob("output-*.arrow"):
-        found[int(path.stem.partition("-")[2])] = feather.read_table(path, memory_map=False)
+def _outputs(left: int) -> dict[int, pa.Table]:
+    found: dict[int, pa.Table] = {}
+    space = OUTPUT_BYTES
+    for name in os.listdir(left):
+        named = _OUTPUT.fullmatch(name)
+        data = None if named is None else _left(left, name, space)
+        if named is None or data is None:
+            continue
+        space -= len(data)
+        try:
+            found[int(named[1])] = feather.read_table(pa.BufferReader(data), memory_map=False)
+        except pa.ArrowException:
+            raise OperatorFailed(f"the function left {name}, which is no table", retryable=False) from None
     return found
+
+
+def _left(left: int, name: str, most: int) -> bytes | None:
+    try:
+        return read_left(left, name, most)
+    except Unsafe as problem:
+        raise OperatorFailed(f"the function left {name}, which {problem}", retryable=False) from None

@@ -14,6 +14,7 @@ import obstore
 from obstore import exceptions
 
 from noetl.errors import InputError, NoetlError
+from noetl.execute.confinement.policy import refuse_hidden
 from noetl.execute.outcome import Outcome, ProblemKind, failed
 from noetl.execute.tools.gcs.store import store_of
 from noetl.execute.tools.json_text import write_json
@@ -64,6 +65,7 @@ async def _put(call: Call, store: Any, place: Place) -> dict[str, Any]:
     content: Any
     if options.get("source") is not None:
         content = Path(str(options["source"]))
+        await asyncio.to_thread(refuse_hidden, content)
         if not await asyncio.to_thread(content.is_file):
             raise InputError(f"source: there is no file {content}")
         size = (await asyncio.to_thread(content.stat)).st_size
