@@ -55,7 +55,7 @@ class LakeFiles:
         room = asyncio.Semaphore(TOGETHER)
 
         async def one(entry: FileEntry) -> pa.Table:
-            with reading(entry.path):
+            with reading(entry.path, self._lake):
                 async with room:
                     answer = await obstore.get_async(self._store, entry.path)
                     data = await answer.bytes_async()
@@ -66,7 +66,7 @@ class LakeFiles:
 
     def batches(self, entry: FileEntry, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
         """Give the rows of a file a few at a time, fetching no more of it than is asked for; this blocks."""
-        with reading(entry.path):
+        with reading(entry.path, self._lake):
             self.checks.unchanged([entry])
             source = _Ranged(obstore.open_reader(self._store, entry.path))
             with pq.ParquetFile(source, page_checksum_verification=True) as file:
@@ -91,7 +91,7 @@ class LakeFiles:
         self.checks.proven([source], UNBOUNDED)
         target = self.local(entry)
         if target is None:
-            with reading(source.path):
+            with reading(source.path, self._lake):
                 obstore.copy(self._store, source.path, entry.path)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ class LakeFiles:
         self.checks.proven([entry], UNBOUNDED)
 
     def _chunks(self, entry: FileEntry) -> Iterator[bytes]:
-        with reading(entry.path):
+        with reading(entry.path, self._lake):
             for chunk in obstore.get(self._store, entry.path).stream(min_chunk_size=_CHUNK_BYTES):
                 yield bytes(chunk)
 
@@ -116,7 +116,7 @@ class LakeFiles:
         """Write rows as one file of a folder."""
         data = await asyncio.to_thread(_encoded, rows)
         path = f"{folder}/part-00000.parquet"
-        with reading(path):
+        with reading(path, self._lake):
             await obstore.put_async(self._store, path, data.to_pybytes())
         await asyncio.to_thread(make_durable, self._lake, [path])
         footer = pq.read_metadata(pa.BufferReader(data))

@@ -44,7 +44,7 @@ def opened(lake: Lake, entry: FileEntry) -> Iterator[pq.ParquetFile]:
     """Open a file for the time of the block if it is what was committed; a small one of an object store is fetched at once."""
     import obstore
 
-    with reading(entry.path):
+    with reading(entry.path, lake):
         if lake.directory is not None or entry.bytes > _WHOLE_BYTES:
             Checks(lake).unchanged([entry])
             with lake.opened(entry.path) as source:

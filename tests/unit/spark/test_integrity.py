@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from noetl.errors import Damaged
+from noetl.errors import Damaged, Unavailable
 from noetl.model.dataset import FileEntry
 from noetl.spark.integrity.checking import UNBOUNDED, Checks
 from noetl.spark.integrity.proofs import Proofs, node_proofs
@@ -99,3 +99,34 @@ def test_a_log_that_was_torn_or_cannot_be_written_only_costs_time(lake: Lake, en
     (tmp_path / "file").write_text("no directory")
     checks = Checks(lake, Proofs(nowhere))
     assert [checks.proven([entry], UNBOUNDED).files for _ in range(2)] == [1, 0]
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty directory", "an empty disk"])
+def test_a_lake_that_is_not_mounted_is_away_and_not_damaged(
+    lake: Lake, entry: FileEntry, tmp_path: Path, left: str
+) -> None:
+    """INV-183: a mount that is gone must not have everything built again in its place."""
+    assert lake.directory is not None
+    lake.directory.rename(tmp_path / "elsewhere")
+    if left != "nothing":
+        lake.directory.mkdir()
+    if left == "an empty disk":
+        (lake.directory / "lost+found").mkdir()
+    checks = Checks(lake)
+    looks = (lambda: checks.unchanged([entry]), lambda: checks.damage(entry), lambda: read_table(lake, entry))
+    for look in (*looks, lambda: checks.quick_damage(entry), lambda: checks.proven([entry], UNBOUNDED)):
+        with pytest.raises(Unavailable, match="is missing or empty"):
+            look()
+    assert lake.directory is not None
+    (lake.directory / "b").mkdir(parents=True)
+    found = checks.damage(entry)
+    assert found is not None
+    assert found.why == "missing"
+
+
+def test_a_file_that_may_not_be_read_is_no_damage(lake: Lake, entry: FileEntry, file: Path) -> None:
+    """INV-183: a link that names itself fails at every look, as a bad sector or another account's file does."""
+    file.unlink()
+    file.symlink_to(file.name)
+    with pytest.raises(Unavailable, match="the lake does not answer"):
+        Checks(lake).damage(entry)

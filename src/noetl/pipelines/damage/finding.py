@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, Unavailable
 from noetl.ledger.database import Database
 from noetl.model.dataset import FileEntry, Manifest
 from noetl.model.stream import Scope
@@ -68,7 +68,7 @@ class FilesReport(msgspec.Struct, kw_only=True):
     """Whether every file was hashed; otherwise those alone whose stamp is not the one of their manifest."""
     damaged: list[DamagedFile] = []
     unreadable: list[str] = []
-    """Manifests that could not be read, so that nothing is known of their files."""
+    """Manifests and files that could not be read, so that nothing is known of them: this is no damage, and nothing is built."""
 
     @property
     def clean(self) -> bool:
@@ -120,7 +120,13 @@ class DamageFinder:
 
         async def one(entry: FileEntry, versions: list[Reachable]) -> DamagedFile | None:
             async with gate:
-                damage = await asyncio.to_thread(look, entry)
+                try:
+                    damage = await asyncio.to_thread(look, entry)
+                except Unavailable as problem:
+                    # A lake that is away altogether is told once.
+                    if problem.message not in report.unreadable:
+                        report.unreadable.append(problem.message)
+                    damage = None
             progress(entry.bytes)
             return None if damage is None else _told(entry, versions, named, damage)
 

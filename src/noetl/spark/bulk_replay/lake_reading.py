@@ -104,7 +104,7 @@ class ShardFiles:
             raise Unavailable(
                 f"file {path} of the event lake is gone", hint="it was put together with others meanwhile; try again"
             ) from None
-        with reading(path), opened:
+        with reading(path, self._lake), opened:
             yield pq.ParquetFile(
                 opened,
                 metadata=footer,

@@ -17,14 +17,11 @@ import pyarrow as pa
 from noetl.errors import Damaged, Unavailable
 from noetl.model.dataset import FileEntry
 from noetl.spark.integrity.proofs import Proofs
+from noetl.spark.integrity.reading import REMEDY, reading, refuse_unmounted
 from noetl.spark.integrity.stamps import Stat, stats
 from noetl.spark.lake import Lake
 
 _CHUNK_BYTES: Final = 4 << 20
-REMEDY: Final = (
-    "`noetl datasets verify` names every damaged file and the task that builds it again, and `noetl datasets repair` has it"
-    " built"
-)
 Why = Literal["missing", "size", "content"]
 
 
@@ -139,15 +136,17 @@ class Checks:
     def _hashed(self, entry: FileEntry, found: Stat | None, until: float | None = None) -> Damage | None:
         digest = hashlib.sha256()
         size = 0
-        try:
-            with self._lake.opened(entry.path) as file:
-                while chunk := file.read(_CHUNK_BYTES):
-                    digest.update(chunk)
-                    size += len(chunk)
-                    if until is not None and time.monotonic() > until:
-                        raise _too_much("longer than")
-        except FileNotFoundError:
-            return _damage(entry, "missing")
+        with reading(entry.path, self._lake):
+            try:
+                with self._lake.opened(entry.path) as file:
+                    while chunk := file.read(_CHUNK_BYTES):
+                        digest.update(chunk)
+                        size += len(chunk)
+                        if until is not None and time.monotonic() > until:
+                            raise _too_much("longer than")
+            except FileNotFoundError:
+                refuse_unmounted(self._lake)
+                return _damage(entry, "missing")
         if digest.hexdigest() != entry.sha256:
             return _damage(entry, "content", found_bytes=size, found_sha256=digest.hexdigest())
         if found is not None:
