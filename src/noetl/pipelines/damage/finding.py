@@ -14,9 +14,10 @@ from noetl.ledger.database import Database
 from noetl.model.dataset import FileEntry, Manifest
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
-from noetl.pipelines.damage.reachable import Reachable, reachable_versions
+from noetl.pipelines.damage.reachable import WRITTEN_ANEW, Reachable, reachable_versions
 from noetl.pipelines.lake_files import LakeFiles
 from noetl.pipelines.manifests import Manifests
+from noetl.plan.building_anew import BY_HAND, cannot_build_anew
 from noetl.spark.integrity.checking import Damage
 
 _TOGETHER: Final = 4
@@ -37,6 +38,8 @@ class DamagedFile(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the last version of the partition is among them."""
     serving: bool
     """Whether readers have the generation now."""
+    update_strategy: str | None
+    source: str | None
     task_id: str
     """The task that wrote it."""
     entry: FileEntry
@@ -48,14 +51,19 @@ class DamagedFile(msgspec.Struct, frozen=True, kw_only=True):
         return f"{where}: {self.entry.path}: {self.damage.sentence()}"
 
     def remedy(self) -> str:
-        """Say who can build it again."""
+        """Say who can build it again, or what else mends it."""
         wrote = f"task {self.task_id} of {self.dag}.{self.job} wrote it"
-        if self.current and self.serving:
-            return f"{wrote}; `noetl datasets repair {self.dataset}` has it built again"
-        if self.current:
+        if self.dag in WRITTEN_ANEW:
+            return f"{wrote}; `noetl lake rebuild` writes it anew from the ledger"
+        if self.current and not self.serving:
             return (
                 f"{wrote}; its generation does not serve: restore the file from a copy, or let its version serve first"
             )
+        if self.current:
+            why = cannot_build_anew(f"{self.dag}.{self.job}", self.update_strategy, self.source)
+            if why is not None:
+                return f"{wrote}; {why}: {BY_HAND}"
+            return f"{wrote}; `noetl datasets repair {self.dataset}` has it built again"
         return f"{wrote}; only older versions have it: `noetl datasets repair {self.dataset}` puts equal bytes back"
 
 
@@ -173,6 +181,8 @@ def _told(
         versions=tuple(one.version for one in versions),
         current=any(one.current for one in versions),
         serving=newest.serving,
+        update_strategy=newest.update_strategy,
+        source=newest.source,
         task_id=brought.task_id,
         entry=entry,
         damage=damage,
