@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 from noetl.model.dataset import FileEntry
 from noetl.spark.durable import make_durable
 from noetl.spark.integrity.checking import UNBOUNDED, Checks, refuse_other_bytes, refuse_other_digest
+from noetl.spark.integrity.footers import footer_of
 from noetl.spark.integrity.proofs import Proofs
 from noetl.spark.integrity.reading import reading
 from noetl.spark.integrity.stamps import stamp_of
-from noetl.spark.lake import Lake
+from noetl.spark.lake import Lake, remove_sidecars
 from noetl.spark.statistics import column_statistics
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class LakeFiles:
                     time = int(entry.stamp.removeprefix("mtime:"))
                     os.utime(fresh, ns=(time, time))
                 fresh.replace(target)
+                remove_sidecars(self._lake, [entry.path])
             finally:
                 fresh.unlink(missing_ok=True)
             make_durable(self._lake, [entry.path])
@@ -127,6 +129,7 @@ class LakeFiles:
             sha256=hashlib.sha256(data).hexdigest(),
             stats=column_statistics(footer),
             stamp=await asyncio.to_thread(stamp_of, self._lake, path),
+            footer=footer_of(memoryview(data)),
         )
 
 

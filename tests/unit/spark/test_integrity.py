@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -11,11 +12,13 @@ import pytest
 
 from noetl.errors import Damaged, Unavailable
 from noetl.model.dataset import FileEntry
+from noetl.pipelines.lake_files import LakeFiles
 from noetl.spark.integrity.checking import UNBOUNDED, Checks
 from noetl.spark.integrity.proofs import Proofs, node_proofs
 from noetl.spark.integrity.stamps import stat
 from noetl.spark.lake import Lake
 from noetl.spark.obstore_files import read_table, write_table
+from noetl.spark.statistics import measured
 from noetl.testing.attacks import files as attacks
 
 ROWS = pa.table({"id": pa.array(range(40), pa.int64()), "amount": pa.array(range(40), pa.int32())})
@@ -130,3 +133,32 @@ def test_a_file_that_may_not_be_read_is_no_damage(lake: Lake, entry: FileEntry, 
     file.symlink_to(file.name)
     with pytest.raises(Unavailable, match="the lake does not answer"):
         Checks(lake).damage(entry)
+
+
+def _written(lake: Lake, how: str) -> FileEntry:
+    if how == "streamed":
+        return write_table(lake, "a/streamed.parquet", ROWS)
+    if how == "whole":
+        return asyncio.run(LakeFiles(lake).write("a", ROWS))
+    file = Path(lake.root, "a", "measured.parquet")
+    file.parent.mkdir(parents=True)
+    pq.write_table(ROWS, file, write_page_checksum=True)
+    return measured(lake, ["a/measured.parquet"])[0]
+
+
+@pytest.mark.parametrize("how", ["streamed", "whole", "measured"])
+def test_a_footer_that_lost_a_bit_is_refused_by_every_reader(lake: Lake, how: str) -> None:
+    """INV-183, INV-184: no time tells and no page checksum covers it, and a column that is not named any more reads as null."""
+    entry = _written(lake, how)
+    Checks(lake).unchanged([entry])
+    attacks.flip_a_bit_of_the_footer(Path(lake.root, entry.path), unseen=True)
+    assert stat(lake, entry.path).stamp == entry.stamp
+    files = LakeFiles(lake)
+    reads = (lambda: read_table(lake, entry), lambda: list(files.batches(entry, ROWS.schema, 10)))
+    for read in (*reads, lambda: asyncio.run(files.read([entry], ROWS.schema))):
+        with pytest.raises(Damaged, match="its SHA-256 is"):
+            read()
+    found = Checks(lake).quick_damage(entry)
+    assert found is not None
+    assert found.why == "content"
+    Checks(lake).unchanged([msgspec.structs.replace(entry, footer="")])
