@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from threading import Thread
 from typing import Any
 
+import asyncpg
 import msgspec
 import pytest
 
@@ -102,6 +105,45 @@ async def test_what_a_job_appended_is_not_said_to_be_built_again(pipelines: Test
     assert done.partitions == ()
     assert "appends to what is there" in done.errors[0]
     assert (await repairs.repair("orders", by="tests")).after.clean
+
+
+@pytest.mark.no_parity
+async def test_what_retention_lets_go_of_meanwhile_is_not_missing(pipelines: TestedPipelines) -> None:
+    """INV-186: a file that was removed while others were hashed is looked up again before it is told."""
+    pipelines.made.given["orders"] = pipelines.made.given["log"] = lambda work: [{"amount": 1}]
+    await pipelines.deploy(DAG.format(name="shop"))
+    view = await pipelines.view("orders")
+    (manifest,) = await pipelines.pipelines.datasets.manifests(pipelines.scope, view.partitions)
+    file, scope = pipelines.lake.local(manifest.files[0]), pipelines.scope
+    assert file is not None
+
+    async def trim() -> None:
+        connection = await asyncpg.connect(pipelines.runtime.database.url)
+        try:
+            own = "SELECT set_config('noetl.tenant', $1, false), set_config('noetl.organization', $2, false)"
+            await connection.execute(own, scope.tenant_id, scope.organization_id)
+            done = await connection.execute(
+                "INSERT INTO noetl.trimmed_version SELECT tenant_id, organization_id, dataset_version, partition_key,"
+                " version, dataset_uuid, 'tests', now() FROM noetl.partition_version WHERE tenant_id = $1 AND"
+                " organization_id = $2 AND dataset_version::text = $3",
+                scope.tenant_id, scope.organization_id, manifest.dataset_version,
+            )  # fmt: skip
+            assert done == "INSERT 0 1"
+        finally:
+            await connection.close()
+
+    def retained(size: int) -> None:
+        """Remove the file of the second dataset while the first one's is told, as another process would."""
+        if file.exists():
+            attacks.remove(file)
+            thread = Thread(target=lambda: asyncio.run(trim()))
+            thread.start()
+            thread.join()
+
+    finder, _ = _of(pipelines)
+    report = await finder.find(progress=retained)
+    assert not file.exists()
+    assert report.clean, report
 
 
 @pytest.mark.parametrize("name", [EVENTS, FACTS])

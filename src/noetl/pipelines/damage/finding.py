@@ -107,6 +107,8 @@ class DamageFinder:
         for _, group in groupby(versions, key=lambda one: (one.dataset_version, one.partition_key)):
             named = [(one, await self._manifest(one, report)) for one in group]
             await self._partition(named, report, progress)
+        if any(one.damage.why == "missing" for one in report.damaged):
+            report.damaged = await self._still_named(report.damaged)
         return report
 
     async def entries(self, generations: Collection[str], *, current: bool = False) -> list[FileEntry]:
@@ -116,6 +118,18 @@ class DamageFinder:
         report = FilesReport()
         named = [(one, await self._manifest(one, report)) for one in versions]
         return [entry for _, (entry, _) in _files(named)]
+
+    async def _still_named(self, damaged: Sequence[DamagedFile]) -> list[DamagedFile]:
+        """Leave out files that are missing because retention let go of all versions that name them meanwhile."""
+        async with self._database.transaction(self._scope) as connection:
+            versions = await reachable_versions(connection, {one.dataset_version for one in damaged})
+        left = {(one.dataset_version, one.partition_key, one.version) for one in versions}
+        return [
+            one
+            for one in damaged
+            if one.damage.why != "missing"
+            or any((one.dataset_version, one.partition_key, version) in left for version in one.versions)
+        ]
 
     async def _partition(
         self,
@@ -148,6 +162,10 @@ class DamageFinder:
         try:
             return (await self._manifests.get([one.manifest]))[one.manifest.sha256]
         except NoetlError as problem:
+            async with self._database.transaction(self._scope) as connection:
+                left = await reachable_versions(connection, [one.dataset_version])
+            if not any((each.partition_key, each.version) == (one.partition_key, one.version) for each in left):
+                return None  # retention let go of it meanwhile
             where = f"{one.dataset}, generation {one.dataset_version[:8]}, partition {one.partition_key}"
             report.unreadable.append(f"{where}: the manifest of version {one.version}: {problem.message}")
             return None
