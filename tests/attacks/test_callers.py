@@ -267,3 +267,22 @@ async def test_guessing_tokens_gets_slower_and_a_good_one_is_answered_at_once(
     shown = (await guarded.services.metrics.exposition())[0].decode()
     assert f"noetl_refused_tokens_total {FREE + 21}.0" in shown
     assert refused_tokens.MOST_SECONDS > 1
+
+
+async def test_guessing_the_token_of_the_machine_is_slowed_and_told_like_any_other(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """INV-197: where no token is asked for, a bad one that looks local is a guess unless its sender is local without it."""
+    async with serve(auth=None, local_token=make_local_token(tmp_path)) as server:
+        for number in range(FREE):
+            bad = {"Authorization": f"Bearer noetl_local_{number}", "X-Forwarded-For": "192.0.2.1"}
+            await server.call("GET", LIST, headers=bad, status=401)
+        for _ in range(FREE):
+            await server.call("GET", LIST, headers={"X-Forwarded-For": "192.0.2.1"}, status=401)
+        assert "bad tokens" not in caplog.text
+        await server.call("GET", LIST, headers={**bad, "Authorization": "Bearer noetl_local_more"}, status=429)
+        await server.call("GET", LIST, headers={"Authorization": "Bearer noetl_local_another_home"}, status=200)
+        assert f"{FREE + 1} different bad tokens came from 127.0.0.1" in caplog.text
+        assert "noetl_local_more" not in caplog.text
+        shown = (await server.services.metrics.exposition())[0].decode()
+        assert f"noetl_refused_tokens_total {FREE + 1}.0" in shown

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from noetl.errors import Damaged
+from noetl.errors import Damaged, Unavailable
 from noetl.model.dataset import FileEntry
 from noetl.pipelines.damage.finding import DamageFinder
 from noetl.pipelines.damage.repairing import Repaired, Repairs
@@ -157,7 +157,33 @@ async def test_a_bit_that_a_disk_lost_is_found_before_duckdb_reads_it(shop: Shop
     with pytest.raises(Damaged, match="its SHA-256 is"):
         await shop.ask(SUM.replace("orders", "totals"))
     assert {one.dataset for one in (await shop.finder.find()).damaged} == {"orders", "totals"}
-    assert (await shop.finder.find(hashed=False)).clean
+    # A page that changed under its time is found by hashing alone; another footer at a look.
+    assert {one.dataset for one in (await shop.finder.find(hashed=False)).damaged} == {"totals"}
+
+
+async def test_what_cannot_be_looked_at_is_told_and_nothing_is_built(shop: Shop) -> None:
+    """INV-183, INV-186: one file that fails, or a lake that is away, is no damage, and the others are looked at."""
+    file = await shop.file("orders", "day=1")
+    whole = file.read_bytes()
+    file.unlink()
+    file.symlink_to(file.name)
+    attacks.flip_a_bit(await shop.file("totals", "day=1"))
+    report = await shop.finder.find()
+    assert ([one.dataset for one in report.damaged], len(report.unreadable)) == (["totals"], 1)
+    assert f"the lake does not answer for {file}" in report.unreadable[0]
+    done = await shop.repaired("orders")
+    assert (done.partitions, done.after.clean) == ((), False)
+    file.unlink()
+    file.write_bytes(whole)
+    lake = shop.tested.home.parent / "lake"
+    lake.rename(lake.with_name("elsewhere"))
+    for build in ("orders", "totals"):
+        done = await shop.repaired(build)
+        assert (done.partitions, len(done.after.unreadable), done.after.damaged) == ((), 1, [])
+    with pytest.raises(Unavailable, match="is missing or empty"):
+        await shop.ask()
+    run = shop.rebuilt("totals", "day=2")
+    assert "is missing or empty" in (await run or "")
 
 
 async def test_a_first_proof_is_bounded_by_itself(shop: Shop) -> None:

@@ -79,7 +79,7 @@ class Admission:
             return Caller(self._default_scope, ANYONE, "local", shared=Secret(token))
         # A worker of another home directory shows the token of that one, which says nothing here.
         if token is None or (is_open and token.startswith(LOCAL_PREFIX)):
-            await self._local.check(request, endpoint)
+            await self._local_without_it(request, endpoint, token)
             return Caller(self._default_scope, ANYONE, "local", shared=self._worker_secret)
         holder = await self._holder(request, token)
         if holder.role not in endpoint.roles:
@@ -89,6 +89,15 @@ class Admission:
             )
         name = f"token/{holder.token_id}"
         return Caller(holder.scope, frozenset({holder.role}), name, holder.token_id, Secret(token))
+
+    async def _local_without_it(self, request: Request, endpoint: Endpoint, token: str | None) -> None:
+        """Refuse a caller that is not local by itself; a token of no machine known here is a guess like any other."""
+        try:
+            await self._local.check(request, endpoint)
+        except Unauthenticated as problem:
+            if token is None:
+                raise
+            raise await self._guessed(request, digest(token), problem) from None
 
     async def _asks_for_tokens(self) -> bool:
         if self._required is not None:
@@ -123,13 +132,15 @@ class Admission:
             holder = await self._tokens.admit(token)
         except Denied as problem:
             self._kept.pop(key, None)
-            refusal = Unauthenticated(problem.message, hint=problem.hint)
-            address = shared_address(request.client.host if request.client else "")
-            raise await self._refused.refused(address, key, refusal) from None
+            raise await self._guessed(request, key, Unauthenticated(problem.message, hint=problem.hint)) from None
         self._kept[key] = (self._clock() + KEEP_SECONDS, holder)
         while len(self._kept) > _MOST:
             self._kept.popitem(last=False)
         return holder
+
+    async def _guessed(self, request: Request, key: bytes, problem: Unauthenticated) -> Exception:
+        address = shared_address(request.client.host if request.client else "")
+        return await self._refused.refused(address, key, problem)
 
 
 def _token(request: Request) -> str:

@@ -301,10 +301,9 @@ async def _export(
 
 
 async def _diff(name: str, before: str | None, after: str | None, key: str | None) -> tuple[Build, Build, Difference]:
-    from tempfile import TemporaryDirectory
-
     from noetl.pipelines.comparing import Side, compare
     from noetl.pipelines.exporting import local_copies
+    from noetl.pipelines.own_scratch import own_scratch
     from noetl.pipelines.reading import compared_builds
 
     async with opened() as one:
@@ -313,11 +312,11 @@ async def _diff(name: str, before: str | None, after: str | None, key: str | Non
         old, new = compared_builds(dataset, await one.reader.builds(dataset), before, after)
         chosen = [await one.reader.seen(name, build.generation.dataset_version, mark) for build in (old, new)]
         columns = tuple(key.split(",")) if key is not None else await one.reader.unique_key(chosen[1])
-        with TemporaryDirectory(prefix="noetl-diff-") as scratch:
+        with own_scratch("noetl-diff-") as scratch:
             sides = []
             for place, seen in enumerate(chosen):
                 parts = await one.reader.files(seen)
-                paths = await asyncio.to_thread(local_copies, one.files(), parts, Path(scratch, str(place)))
+                paths = await asyncio.to_thread(local_copies, one.files(), parts, scratch / str(place))
                 sides.append(Side(fields=seen.schema, files=paths))
             found = await asyncio.to_thread(compare, sides[0], sides[1], columns, insist=key is not None)
     return old, new, found

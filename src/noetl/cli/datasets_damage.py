@@ -61,7 +61,7 @@ def repair(ctx: click.Context, name: str, as_json: bool) -> None:
     Their job builds them from its inputs as they are now and commits a version of its own; whatever reads them follows if
     they came out differently. Older versions still name the damaged files: where what was built has the very bytes that
     were committed, these are put back. A source is asked for its partition again. What a job appended cannot be built
-    anew: restore such a file from a copy.
+    anew: restore such a file from a copy. The lake of events and its facts are refused: `noetl lake rebuild` writes them.
 
     \b
     Examples:

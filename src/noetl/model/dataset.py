@@ -38,6 +38,8 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Per column: `min`, `max`, `nulls`, where the footer has them, as JSON values."""
     stamp: str = ""
     """What its store said when it was written: `mtime:` of a local file, `version:` or `etag:` of an object."""
+    footer: str = ""
+    """How many bytes its footer has, with the length and mark that end the file, and their SHA-256: `1234:ab…`."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

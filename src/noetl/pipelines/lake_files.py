@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 from noetl.model.dataset import FileEntry
 from noetl.spark.durable import make_durable
 from noetl.spark.integrity.checking import UNBOUNDED, Checks, refuse_other_bytes, refuse_other_digest
+from noetl.spark.integrity.footers import footer_of
 from noetl.spark.integrity.proofs import Proofs
 from noetl.spark.integrity.reading import reading
 from noetl.spark.integrity.stamps import stamp_of
-from noetl.spark.lake import Lake
+from noetl.spark.lake import Lake, remove_sidecars
 from noetl.spark.statistics import column_statistics
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class LakeFiles:
         room = asyncio.Semaphore(TOGETHER)
 
         async def one(entry: FileEntry) -> pa.Table:
-            with reading(entry.path):
+            with reading(entry.path, self._lake):
                 async with room:
                     answer = await obstore.get_async(self._store, entry.path)
                     data = await answer.bytes_async()
@@ -66,7 +67,7 @@ class LakeFiles:
 
     def batches(self, entry: FileEntry, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
         """Give the rows of a file a few at a time, fetching no more of it than is asked for; this blocks."""
-        with reading(entry.path):
+        with reading(entry.path, self._lake):
             self.checks.unchanged([entry])
             source = _Ranged(obstore.open_reader(self._store, entry.path))
             with pq.ParquetFile(source, page_checksum_verification=True) as file:
@@ -91,7 +92,7 @@ class LakeFiles:
         self.checks.proven([source], UNBOUNDED)
         target = self.local(entry)
         if target is None:
-            with reading(source.path):
+            with reading(source.path, self._lake):
                 obstore.copy(self._store, source.path, entry.path)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -102,13 +103,14 @@ class LakeFiles:
                     time = int(entry.stamp.removeprefix("mtime:"))
                     os.utime(fresh, ns=(time, time))
                 fresh.replace(target)
+                remove_sidecars(self._lake, [entry.path])
             finally:
                 fresh.unlink(missing_ok=True)
             make_durable(self._lake, [entry.path])
         self.checks.proven([entry], UNBOUNDED)
 
     def _chunks(self, entry: FileEntry) -> Iterator[bytes]:
-        with reading(entry.path):
+        with reading(entry.path, self._lake):
             for chunk in obstore.get(self._store, entry.path).stream(min_chunk_size=_CHUNK_BYTES):
                 yield bytes(chunk)
 
@@ -116,7 +118,7 @@ class LakeFiles:
         """Write rows as one file of a folder."""
         data = await asyncio.to_thread(_encoded, rows)
         path = f"{folder}/part-00000.parquet"
-        with reading(path):
+        with reading(path, self._lake):
             await obstore.put_async(self._store, path, data.to_pybytes())
         await asyncio.to_thread(make_durable, self._lake, [path])
         footer = pq.read_metadata(pa.BufferReader(data))
@@ -127,6 +129,7 @@ class LakeFiles:
             sha256=hashlib.sha256(data).hexdigest(),
             stats=column_statistics(footer),
             stamp=await asyncio.to_thread(stamp_of, self._lake, path),
+            footer=footer_of(memoryview(data)),
         )
 
 

@@ -6,7 +6,6 @@ Files that cannot have such rows by their statistics are not opened; the others 
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ from noetl.errors import InputError
 from noetl.model.dataset import Field
 from noetl.pipelines.exporting import local_copies
 from noetl.pipelines.lake_files import LakeFiles
+from noetl.pipelines.own_scratch import own_scratch
 from noetl.pipelines.reading import PartitionFile
 from noetl.pipelines.row_conditions import Condition, may_hold
 
@@ -57,11 +57,11 @@ def search(
     possible = [part for part in parts if may_hold(part.entry, conditions, schema)]
     found: list[FoundRow] = []
     opened = 0
-    with tempfile.TemporaryDirectory(prefix="noetl-explain-") as scratch, duckdb.connect() as connection:
+    with own_scratch("noetl-explain-") as scratch, duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for start in range(0, len(possible), _TOGETHER):
             some = possible[start : start + _TOGETHER]
-            paths = local_copies(files, some, Path(scratch, str(start)))
+            paths = local_copies(files, some, scratch / str(start))
             for part, path in zip(some, paths, strict=True):
                 opened += 1
                 found += _in_file(connection, part, path, conditions, most + 1 - len(found))

@@ -14,7 +14,7 @@ from noetl.model.stream import Scope
 from noetl.payloads.codec import decode_table
 from noetl.query.refused import QueryFailed, QueryTimedOut
 from noetl.spark.driver_process import LOST
-from noetl.spark.integrity.checking import REMEDY
+from noetl.spark.integrity.reading import REMEDY
 from noetl.spark.protocol import Relation, RunSelect, WorkResult
 
 
@@ -64,6 +64,8 @@ class OnSpark:
             raise Unavailable("the Spark driver ended while the query ran", hint="ask again, with less to do at once")
         if result.error_kind == Damaged.code:
             raise Damaged(result.error, hint=REMEDY)
+        if result.error_kind == Unavailable.code:
+            raise Unavailable(result.error or "the lake does not answer", hint="ask again")
         if result.error_kind == InputError.code:
             raise QueryFailed(result.error)
         raise QueryFailed(f"Spark could not run the query: {result.error}")

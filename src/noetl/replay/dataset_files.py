@@ -12,7 +12,7 @@ def with_damage(report: VerifyReport, found: FilesReport) -> VerifyReport:
     """Return a report that also says which files are not what was committed."""
     differences = [*report.differences, *map(_difference, found.damaged)]
     differences += [
-        Difference(where="dataset", id=told, field="manifest", expected="readable", found="unreadable")
+        Difference(where="dataset", id=told, field="manifest or file", expected="readable", found="unreadable")
         for told in found.unreadable
     ]
     return msgspec.structs.replace(

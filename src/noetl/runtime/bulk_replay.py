@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from noetl.catalog.datasets import Datasets
 from noetl.errors import Conflict, NotFound
 from noetl.model.dataset import FileEntry
@@ -133,4 +135,5 @@ class _Lakes:
 
 def _file(entry: FileEntry) -> LakeFile:
     shards = entry.stats.get("shard", {})
-    return LakeFile(entry.path, shards.get("min", 0), shards.get("max", SHARD_COUNT - 1))
+    told = msgspec.structs.replace(entry, stats={})
+    return LakeFile(told, shards.get("min", 0), shards.get("max", SHARD_COUNT - 1))

@@ -54,7 +54,14 @@ def begin(options: SparkOptions) -> subprocess.Popen[bytes] | None:
         return None
     cache.mkdir(parents=True, exist_ok=True)
     java = find_java(cache)
-    if java.brought or archive_of(java, cache).exists() or shutil.disk_usage(cache).free < _FREE_BYTES:
+    archive = archive_of(java, cache)
+    if java.brought or archive.exists():
+        return None
+    # What killed makers left may be the very reason why there is no room.
+    with _alone(archive) as mine:
+        if mine:
+            remove_left(archive)
+    if shutil.disk_usage(cache).free < _FREE_BYTES:
         return None
     making = subprocess.Popen(
         [sys.executable, "-m", "noetl.spark.archive", options.cache],

@@ -6,6 +6,7 @@ import hashlib
 import io
 import re
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -121,6 +122,14 @@ def commit_name(task_id: str, attempt: int, mark: str) -> str:
 def fresh_mark() -> str:
     """Return a mark that no other write of the attempt has."""
     return uuid.uuid4().hex[:8]
+
+
+def remove_sidecars(lake: Lake, paths: Iterable[str]) -> None:
+    """Remove what Hadoop keeps beside files of a directory: it refuses a file that the checksums in there do not fit."""
+    assert lake.directory is not None
+    for path in paths:
+        file = lake.directory / path
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
 
 def _segment(part: str) -> str:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from noetl.model.dataset import FileEntry
 from noetl.spark.durable import make_durable
 from noetl.spark.integrity.checking import Checks, refuse_other_bytes
+from noetl.spark.integrity.footers import footer_of
 from noetl.spark.integrity.reading import reading
 from noetl.spark.integrity.stamps import stamp_of
 from noetl.spark.lake import Lake
@@ -44,7 +45,7 @@ def opened(lake: Lake, entry: FileEntry) -> Iterator[pq.ParquetFile]:
     """Open a file for the time of the block if it is what was committed; a small one of an object store is fetched at once."""
     import obstore
 
-    with reading(entry.path):
+    with reading(entry.path, lake):
         if lake.directory is not None or entry.bytes > _WHOLE_BYTES:
             Checks(lake).unchanged([entry])
             with lake.opened(entry.path) as source:
@@ -86,6 +87,7 @@ class ParquetFile:
 
     def close(self) -> FileEntry:
         self._write()
+        self._sink.end = bytearray()
         self._parquet.close()
         self._sink.close()
         metadata = self._footer[0]
@@ -96,6 +98,7 @@ class ParquetFile:
             sha256=self._sink.digest.hexdigest(),
             stats=column_statistics(metadata),
             stamp=stamp_of(self._lake, self._path),
+            footer=footer_of(bytes(self._sink.end)),
         )
 
     def _write(self) -> None:
@@ -111,6 +114,8 @@ class _HashingSink(io.RawIOBase):
         self._file = file
         self.digest = hashlib.sha256()
         self.size = 0
+        self.end: bytearray | None = None
+        """What is written from the moment on at which this is set."""
 
     def writable(self) -> bool:
         return True
@@ -119,6 +124,8 @@ class _HashingSink(io.RawIOBase):
         written = bytes(data)
         self.digest.update(written)
         self.size += len(written)
+        if self.end is not None:
+            self.end += written
         self._file.write(written)
         return len(written)
 

@@ -16,7 +16,8 @@ from noetl.spark.obstore_files import ParquetFile, opened
 
 _BATCH_ROWS: Final = 65_536
 RETURNED: Final = (
-    "work int, partition string, path string, bytes long, rows long, sha256 string, stats string, stamp string"
+    "work int, partition string, path string, bytes long, rows long, sha256 string, stats string, stamp string,"
+    " footer string"
 )
 """What an executor tells of each file it wrote, as Spark's DDL."""
 _RETURNED_ARROW: Final = pa.schema(
@@ -29,6 +30,7 @@ _RETURNED_ARROW: Final = pa.schema(
         ("sha256", pa.string()),
         ("stats", pa.string()),
         ("stamp", pa.string()),
+        ("footer", pa.string()),
     ]
 )
 Batches = Iterator[pa.RecordBatch]
@@ -150,6 +152,7 @@ class _Written:
                 "sha256": entry.sha256,
                 "stats": json.dumps(entry.stats),
                 "stamp": entry.stamp,
+                "footer": entry.footer,
             }
         )
         self._file = None

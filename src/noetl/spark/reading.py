@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 VERIFY_PAGES: Final = "parquet.page.verify-checksum.enabled"
 """An option of Parquet's reader, which Spark hands on to it: a page that fails its checksum fails the job."""
+_NOTHING_LEFT_OUT: Final = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+"""Options that stand over the settings of a session, by which a job would read and commit what is left of its input."""
 TASK: Final = "__noetl_task"
 """The hidden column that says which task of a batch a row belongs to."""
 _WIDER: Final = {
@@ -159,7 +161,7 @@ def _native(
     addresses = {lake.address(entry.path): number for entry, number in files}
     # The files are known: no globbing of their names, no columns read out of their paths.
     reading = session.read.schema(struct).option("__globPaths__", "false").option("recursiveFileLookup", "true")
-    rows = reading.option(VERIFY_PAGES, "true").parquet(*addresses)
+    rows = reading.options(**_NOTHING_LEFT_OUT).option(VERIFY_PAGES, "true").parquet(*addresses)
     if key is None:
         return rows
     # As a row's metadata spell the path of its file: encoded, and without an empty host.

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from noetl.model.dataset import FileEntry
 from noetl.spark.durable import make_durable
+from noetl.spark.integrity.footers import footer_in
 from noetl.spark.integrity.stamps import stamp_of
 from noetl.spark.lake import Lake
 
@@ -97,6 +98,7 @@ def _measured(lake: Lake, path: str) -> FileEntry:
     with lake.opened(path) as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
         size = opened.tell()
+        footer = footer_in(opened, size)
         metadata = pq.read_metadata(opened)
     return FileEntry(
         path=path,
@@ -105,4 +107,5 @@ def _measured(lake: Lake, path: str) -> FileEntry:
         sha256=digest,
         stats=column_statistics(metadata),
         stamp=stamp_of(lake, path),
+        footer=footer,
     )

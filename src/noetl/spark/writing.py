@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, StringType, StructType
 from noetl.errors import InputError
 from noetl.model.dataset import ALL, Field, FileEntry, partition_values
 from noetl.model.task import PartitionWrite, TaskTarget
-from noetl.spark.lake import Lake, commit_directory, commit_name, fresh_mark
+from noetl.spark.lake import Lake, commit_directory, commit_name, fresh_mark, remove_sidecars
 from noetl.spark.obstore_rows import RETURNED, SOME, Place, Placing, writer
 from noetl.spark.reading import TASK, fields_of, struct_of, wider
 from noetl.spark.statistics import measured
@@ -166,7 +166,10 @@ def _write_native(rows: DataFrame, placing: Placing, lake: Lake) -> Groups:
     saving.parquet(lake.address(prefix))
     paths = _listed(lake, prefix)
     placed = [(placing.place(_directory_values(path, len(placing.hidden))), path) for path in paths]
-    if not alone and lake.directory is not None:
+    if lake.directory is not None and alone:
+        # A sidecar that is damaged would fail every job for good, though the file it is of is what was committed.
+        remove_sidecars(lake, paths)
+    elif lake.directory is not None:
         placed = _settled(lake, placing, prefix, placed, mark)
     groups: Groups = {}
     for (place, _), entry in zip(placed, measured(lake, [path for _, path in placed]), strict=True):
@@ -220,6 +223,7 @@ def _write_arrow(rows: DataFrame, placing: Placing, lake: Lake) -> Groups:
             sha256=told["sha256"],
             stats=json.loads(told["stats"]),
             stamp=told["stamp"],
+            footer=told["footer"],
         )
         groups.setdefault((told["work"], told["partition"]), []).append(entry)
     return groups

@@ -38,6 +38,7 @@ from noetl.spark.lake import Lake
 from noetl.spark.protocol import RunProgram, WorkResult
 from noetl.spark.source.stores import open_store
 from noetl.spark.source.upcasting import as_batch
+from noetl.spark.statistics import measured
 from noetl.testing.drafts import Drafts
 from noetl.testing.parity import Projections, connect
 from noetl.testing.runs import framed_run
@@ -205,4 +206,5 @@ def write_file(root: str, name: str, events: list[Event], group_rows: int = 1 <<
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_batches([as_batch(events)]), path, row_group_size=group_rows)
     shards = [event.shard for event in events]
-    return LakeFile(name, min(shards), max(shards))
+    entry = msgspec.structs.replace(measured(Lake(root), [name])[0], stats={})
+    return LakeFile(entry, min(shards), max(shards))

@@ -32,6 +32,7 @@ from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.payloads.envelope import externalize
 from noetl.replay.as_of import HEAD, AsOf
+from noetl.testing.attacks import files as attacks
 from noetl.testing.drafts import Drafts
 from noetl.testing.parity import connect
 
@@ -148,6 +149,27 @@ async def test_the_lake_and_the_ledger_behind_it_are_one_history(ground: Ground)
     gone = ground.bulk(InProcess(ground.lake_root), FilesOfEvents(mark, [*files, *files]))[0]
     with pytest.raises(NoetlError, match="twice"):
         await gone.state(OWN)
+
+
+@pytest.mark.no_parity
+async def test_files_of_the_lake_are_held_against_their_manifests(ground: Ground) -> None:
+    """INV-183: whatever a file of another size, time or footer says is not folded; one that is gone was compacted."""
+    known = await ground.found.replay.state(OWN, projection="all")
+    mark = Mark(list(known.mark.positions)) if known.mark else Mark.zero()
+    events = await events_of(ground)
+    attacked = {
+        "bytes instead of": attacks.cut_short,
+        "its SHA-256 is": attacks.swap,
+        "and the manifest says": lambda file: attacks.flip_a_bit_of_the_footer(file, unseen=True),
+        "put together with others meanwhile|is gone": attacks.remove,
+    }
+    for number, (told, attack) in enumerate(attacked.items()):
+        files = [write_file(ground.lake_root, f"{number}/{name}.parquet", events) for name in ("events", "beside")]
+        replay, _ = ground.bulk(InProcess(ground.lake_root), FilesOfEvents(mark, files[:1]))
+        assert await replay.state(OWN, projection="all") == known
+        attack(Path(ground.lake_root, files[0].entry.path))
+        with pytest.raises(NoetlError, match=told):
+            await replay.state(OWN)
 
 
 @pytest.mark.no_parity

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +21,7 @@ from noetl.pipelines.first_rows import first_rows, wanted_values
 from noetl.pipelines.lake_files import LakeFiles
 from noetl.pipelines.reading import PartitionFile
 from noetl.pipelines.tables import TableWriter
+from noetl.spark.integrity.checking import UNBOUNDED, Checks
 from noetl.spark.integrity.reading import reading
 from noetl.spark.lake import Lake
 from noetl.testing.s3 import running_s3
@@ -74,6 +77,43 @@ async def test_an_object_that_is_gone_is_an_error_of_ours(options: dict[str, str
         await asyncio.to_thread(first_rows, elsewhere, parts, ROWS.schema, {}, 5)
 
 
+class _Refusing(BaseHTTPRequestHandler):
+    """A store that knows nobody."""
+
+    def do_HEAD(self) -> None:
+        self.send_error(403)
+
+    def do_GET(self) -> None:
+        self.send_error(403)
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def refusing(options: dict[str, str]) -> Iterator[Lake]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield Lake("s3://lake/some/where", {**options, "endpoint": f"http://127.0.0.1:{server.server_port}"})
+        server.shutdown()
+        thread.join()
+
+
+async def test_checks_of_a_store_that_refuses_say_that_it_is_away(options: dict[str, str], refusing: Lake) -> None:
+    """INV-183: a look and a hash are not told apart from damage by an error of the store's own."""
+    files = LakeFiles(Lake("s3://lake/some/where", options, native=False))
+    (write,) = (await TableWriter(files).write(work(target()), {0: ROWS})).writes
+    refused = Checks(refusing)
+    (entry,) = write.files
+    for check in (refused.damage, refused.quick_damage, lambda one: refused.unchanged([one])):
+        with pytest.raises(Unavailable, match=f"the lake does not answer for {entry.path}"):
+            await asyncio.to_thread(check, entry)
+    with pytest.raises(Unavailable, match="the lake does not answer"):
+        await asyncio.to_thread(refused.proven, [entry], UNBOUNDED)
+
+
 def test_a_store_that_refuses_is_an_error_of_ours() -> None:
-    with pytest.raises(Unavailable, match=r"the lake does not answer for a/b\.parquet: 403$"), reading("a/b.parquet"):
+    lake, told = Lake("s3://lake/some/where"), r"the lake does not answer for a/b\.parquet: 403$"
+    with pytest.raises(Unavailable, match=told), reading("a/b.parquet", lake):
         raise PermissionDeniedError("403\nDebug source: ...")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -9,13 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from noetl.errors import Damaged
+from noetl.errors import Damaged, Unavailable
 from noetl.model.dataset import FileEntry
+from noetl.pipelines.lake_files import LakeFiles
 from noetl.spark.integrity.checking import UNBOUNDED, Checks
 from noetl.spark.integrity.proofs import Proofs, node_proofs
 from noetl.spark.integrity.stamps import stat
 from noetl.spark.lake import Lake
 from noetl.spark.obstore_files import read_table, write_table
+from noetl.spark.statistics import measured
 from noetl.testing.attacks import files as attacks
 
 ROWS = pa.table({"id": pa.array(range(40), pa.int64()), "amount": pa.array(range(40), pa.int32())})
@@ -99,3 +102,63 @@ def test_a_log_that_was_torn_or_cannot_be_written_only_costs_time(lake: Lake, en
     (tmp_path / "file").write_text("no directory")
     checks = Checks(lake, Proofs(nowhere))
     assert [checks.proven([entry], UNBOUNDED).files for _ in range(2)] == [1, 0]
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty directory", "an empty disk"])
+def test_a_lake_that_is_not_mounted_is_away_and_not_damaged(
+    lake: Lake, entry: FileEntry, tmp_path: Path, left: str
+) -> None:
+    """INV-183: a mount that is gone must not have everything built again in its place."""
+    assert lake.directory is not None
+    lake.directory.rename(tmp_path / "elsewhere")
+    if left != "nothing":
+        lake.directory.mkdir()
+    if left == "an empty disk":
+        (lake.directory / "lost+found").mkdir()
+    checks = Checks(lake)
+    looks = (lambda: checks.unchanged([entry]), lambda: checks.damage(entry), lambda: read_table(lake, entry))
+    for look in (*looks, lambda: checks.quick_damage(entry), lambda: checks.proven([entry], UNBOUNDED)):
+        with pytest.raises(Unavailable, match="is missing or empty"):
+            look()
+    assert lake.directory is not None
+    (lake.directory / "b").mkdir(parents=True)
+    found = checks.damage(entry)
+    assert found is not None
+    assert found.why == "missing"
+
+
+def test_a_file_that_may_not_be_read_is_no_damage(lake: Lake, entry: FileEntry, file: Path) -> None:
+    """INV-183: a link that names itself fails at every look, as a bad sector or another account's file does."""
+    file.unlink()
+    file.symlink_to(file.name)
+    with pytest.raises(Unavailable, match="the lake does not answer"):
+        Checks(lake).damage(entry)
+
+
+def _written(lake: Lake, how: str) -> FileEntry:
+    if how == "streamed":
+        return write_table(lake, "a/streamed.parquet", ROWS)
+    if how == "whole":
+        return asyncio.run(LakeFiles(lake).write("a", ROWS))
+    file = Path(lake.root, "a", "measured.parquet")
+    file.parent.mkdir(parents=True)
+    pq.write_table(ROWS, file, write_page_checksum=True)
+    return measured(lake, ["a/measured.parquet"])[0]
+
+
+@pytest.mark.parametrize("how", ["streamed", "whole", "measured"])
+def test_a_footer_that_lost_a_bit_is_refused_by_every_reader(lake: Lake, how: str) -> None:
+    """INV-183, INV-184: no time tells and no page checksum covers it, and a column that is not named any more reads as null."""
+    entry = _written(lake, how)
+    Checks(lake).unchanged([entry])
+    attacks.flip_a_bit_of_the_footer(Path(lake.root, entry.path), unseen=True)
+    assert stat(lake, entry.path).stamp == entry.stamp
+    files = LakeFiles(lake)
+    reads = (lambda: read_table(lake, entry), lambda: list(files.batches(entry, ROWS.schema, 10)))
+    for read in (*reads, lambda: asyncio.run(files.read([entry], ROWS.schema))):
+        with pytest.raises(Damaged, match="its SHA-256 is"):
+            read()
+    found = Checks(lake).quick_damage(entry)
+    assert found is not None
+    assert found.why == "content"
+    Checks(lake).unchanged([msgspec.structs.replace(entry, footer="")])

@@ -29,6 +29,7 @@ from noetl.model.ids import Id64
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
 from noetl.plan import identity
+from noetl.plan.building_anew import BY_HAND, cannot_build_anew
 from noetl.plan.row_ranges import RowRange, row_range
 from noetl.plan.wanted import affected
 from noetl.plan.wanted_values import WantedTask
@@ -321,13 +322,11 @@ class Invalidations:
 
 def _refuse_unbuildable(found: Located) -> None:
     """Refuse what no task can build from its inputs alone."""
-    job = f"{found.facts.dag}.{found.facts.name}"
-    hint = "restore the file from a copy: its bytes are proven, and then it is read again"
-    source = found.facts.definition.source
-    if source is not None and source.kind in ("always_on", "webhook"):
-        raise InputError(f"the {source.kind} source {job} cannot be asked for a partition again", hint=hint)
-    if found.facts.definition.update_strategy == "append":
-        raise InputError(f"{job} appends to what is there, so that it cannot build a partition anew", hint=hint)
+    facts, definition = found.facts, found.facts.definition
+    source = None if definition.source is None else definition.source.kind
+    why = cannot_build_anew(f"{facts.dag}.{facts.name}", definition.update_strategy, source)
+    if why is not None:
+        raise InputError(why, hint=BY_HAND)
 
 
 async def _invalidations(connection: Connection, rows: Sequence[Any]) -> list[Invalidation]:

@@ -9,14 +9,15 @@ from typing import Final
 
 import msgspec
 
-from noetl.errors import NoetlError
+from noetl.errors import NoetlError, Unavailable
 from noetl.ledger.database import Database
 from noetl.model.dataset import FileEntry, Manifest
 from noetl.model.stream import Scope
 from noetl.payloads.port import PayloadStore
-from noetl.pipelines.damage.reachable import Reachable, reachable_versions
+from noetl.pipelines.damage.reachable import WRITTEN_ANEW, Reachable, reachable_versions
 from noetl.pipelines.lake_files import LakeFiles
 from noetl.pipelines.manifests import Manifests
+from noetl.plan.building_anew import BY_HAND, cannot_build_anew
 from noetl.spark.integrity.checking import Damage
 
 _TOGETHER: Final = 4
@@ -37,6 +38,8 @@ class DamagedFile(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the last version of the partition is among them."""
     serving: bool
     """Whether readers have the generation now."""
+    update_strategy: str | None
+    source: str | None
     task_id: str
     """The task that wrote it."""
     entry: FileEntry
@@ -48,14 +51,19 @@ class DamagedFile(msgspec.Struct, frozen=True, kw_only=True):
         return f"{where}: {self.entry.path}: {self.damage.sentence()}"
 
     def remedy(self) -> str:
-        """Say who can build it again."""
+        """Say who can build it again, or what else mends it."""
         wrote = f"task {self.task_id} of {self.dag}.{self.job} wrote it"
-        if self.current and self.serving:
-            return f"{wrote}; `noetl datasets repair {self.dataset}` has it built again"
-        if self.current:
+        if self.dag in WRITTEN_ANEW:
+            return f"{wrote}; `noetl lake rebuild` writes it anew from the ledger"
+        if self.current and not self.serving:
             return (
                 f"{wrote}; its generation does not serve: restore the file from a copy, or let its version serve first"
             )
+        if self.current:
+            why = cannot_build_anew(f"{self.dag}.{self.job}", self.update_strategy, self.source)
+            if why is not None:
+                return f"{wrote}; {why}: {BY_HAND}"
+            return f"{wrote}; `noetl datasets repair {self.dataset}` has it built again"
         return f"{wrote}; only older versions have it: `noetl datasets repair {self.dataset}` puts equal bytes back"
 
 
@@ -68,7 +76,7 @@ class FilesReport(msgspec.Struct, kw_only=True):
     """Whether every file was hashed; otherwise those alone whose stamp is not the one of their manifest."""
     damaged: list[DamagedFile] = []
     unreadable: list[str] = []
-    """Manifests that could not be read, so that nothing is known of their files."""
+    """Manifests and files that could not be read, so that nothing is known of them: this is no damage, and nothing is built."""
 
     @property
     def clean(self) -> bool:
@@ -99,6 +107,8 @@ class DamageFinder:
         for _, group in groupby(versions, key=lambda one: (one.dataset_version, one.partition_key)):
             named = [(one, await self._manifest(one, report)) for one in group]
             await self._partition(named, report, progress)
+        if any(one.damage.why == "missing" for one in report.damaged):
+            report.damaged = await self._still_named(report.damaged)
         return report
 
     async def entries(self, generations: Collection[str], *, current: bool = False) -> list[FileEntry]:
@@ -108,6 +118,18 @@ class DamageFinder:
         report = FilesReport()
         named = [(one, await self._manifest(one, report)) for one in versions]
         return [entry for _, (entry, _) in _files(named)]
+
+    async def _still_named(self, damaged: Sequence[DamagedFile]) -> list[DamagedFile]:
+        """Leave out files that are missing because retention let go of all versions that name them meanwhile."""
+        async with self._database.transaction(self._scope) as connection:
+            versions = await reachable_versions(connection, {one.dataset_version for one in damaged})
+        left = {(one.dataset_version, one.partition_key, one.version) for one in versions}
+        return [
+            one
+            for one in damaged
+            if one.damage.why != "missing"
+            or any((one.dataset_version, one.partition_key, version) in left for version in one.versions)
+        ]
 
     async def _partition(
         self,
@@ -120,7 +142,13 @@ class DamageFinder:
 
         async def one(entry: FileEntry, versions: list[Reachable]) -> DamagedFile | None:
             async with gate:
-                damage = await asyncio.to_thread(look, entry)
+                try:
+                    damage = await asyncio.to_thread(look, entry)
+                except Unavailable as problem:
+                    # A lake that is away altogether is told once.
+                    if problem.message not in report.unreadable:
+                        report.unreadable.append(problem.message)
+                    damage = None
             progress(entry.bytes)
             return None if damage is None else _told(entry, versions, named, damage)
 
@@ -134,6 +162,10 @@ class DamageFinder:
         try:
             return (await self._manifests.get([one.manifest]))[one.manifest.sha256]
         except NoetlError as problem:
+            async with self._database.transaction(self._scope) as connection:
+                left = await reachable_versions(connection, [one.dataset_version])
+            if not any((each.partition_key, each.version) == (one.partition_key, one.version) for each in left):
+                return None  # retention let go of it meanwhile
             where = f"{one.dataset}, generation {one.dataset_version[:8]}, partition {one.partition_key}"
             report.unreadable.append(f"{where}: the manifest of version {one.version}: {problem.message}")
             return None
@@ -167,6 +199,8 @@ def _told(
         versions=tuple(one.version for one in versions),
         current=any(one.current for one in versions),
         serving=newest.serving,
+        update_strategy=newest.update_strategy,
+        source=newest.source,
         task_id=brought.task_id,
         entry=entry,
         damage=damage,

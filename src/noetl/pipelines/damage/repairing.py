@@ -17,6 +17,7 @@ from noetl.errors import Conflict, InputError
 from noetl.model.dataset import FileEntry
 from noetl.model.stream import Scope
 from noetl.pipelines.damage.finding import DamagedFile, DamageFinder, FilesReport
+from noetl.pipelines.damage.reachable import WRITTEN_ANEW
 from noetl.pipelines.lake_files import LakeFiles
 from noetl.pipelines.reading import DatasetReader
 
@@ -61,6 +62,11 @@ class Repairs:
     async def repair(self, name: str, *, by: str) -> Repaired:
         """Find what is damaged in a dataset, have it built again, and look once more."""
         dataset = await self._reader.datasets.find(self._scope, name)
+        if dataset.dag in WRITTEN_ANEW:
+            raise InputError(
+                f"{dataset.name} is written from the ledger, and no task builds it",
+                hint="`noetl lake rebuild` writes the lake and its facts anew",
+            )
         generations = [build.generation.dataset_version for build in await self._reader.builds(dataset)]
         before = await self._finder.find(generations)
         built, errors = await self._built_again(name, before.damaged, generations, by)

@@ -1,4 +1,4 @@
-"""One shard's events in files of the lake: paths go in, batches in the order of positions come out.
+"""One shard's events in files of the lake: their entries go in, batches in the order of positions come out.
 
 Only row groups that hold the shard are read. A file may hold several shards, and files need not be in any order.
 """
@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from noetl.errors import Corrupt, Unavailable
+from noetl.model.dataset import FileEntry
 from noetl.model.stream import Scope
+from noetl.spark.integrity.checking import Checks
 from noetl.spark.integrity.reading import reading
 from noetl.spark.lake import Lake
 
@@ -40,9 +42,10 @@ class Group:
 class ShardFiles:
     """The files of the lake, as one shard of one organization reads them up to a position."""
 
-    def __init__(self, lake: Lake, paths: Iterable[str], scope: Scope, shard: int, last: int) -> None:
+    def __init__(self, lake: Lake, entries: Iterable[FileEntry], scope: Scope, shard: int, last: int) -> None:
         self._lake = lake
-        self._paths = tuple(paths)
+        self._entries = tuple(entries)
+        self._checks = Checks(lake)
         self._scope = scope
         self._shard = shard
         self._last = last
@@ -63,12 +66,19 @@ class ShardFiles:
 
     def _groups(self) -> Iterator[Group]:
         """Look at all files one after another: there may be more than can be open at once."""
-        for path in self._paths:
-            with self._opened(path) as file:
+        for entry in self._entries:
+            self._check(entry)
+            with self._opened(entry.path) as file:
                 for number in range(file.num_row_groups):
                     bounds = self._bounds(file, number)
                     if bounds is not None and bounds[0] <= self._last:
-                        yield Group(path, file.metadata, number, *bounds)
+                        yield Group(entry.path, file.metadata, number, *bounds)
+
+    def _check(self, entry: FileEntry) -> None:
+        """Refuse a file that is not what was committed; one that is gone was put together with others."""
+        damage = self._checks.quick_damage(entry)
+        if damage is not None:
+            raise _gone(entry.path) if damage.why == "missing" else damage.error()
 
     def _bounds(self, file: pq.ParquetFile, number: int) -> tuple[int, int] | None:
         """Return the first and last position of the shard in a row group; by statistics where it has no other shard."""
@@ -101,10 +111,8 @@ class ShardFiles:
         try:
             opened = self._lake.opened(path)
         except FileNotFoundError:
-            raise Unavailable(
-                f"file {path} of the event lake is gone", hint="it was put together with others meanwhile; try again"
-            ) from None
-        with reading(path), opened:
+            raise _gone(path) from None
+        with reading(path, self._lake), opened:
             yield pq.ParquetFile(
                 opened,
                 metadata=footer,
@@ -124,6 +132,12 @@ class ShardFiles:
             ),
         )
         return batch.filter(wanted)
+
+
+def _gone(path: str) -> Unavailable:
+    return Unavailable(
+        f"file {path} of the event lake is gone", hint="it was put together with others meanwhile; try again"
+    )
 
 
 def _runs(groups: list[Group]) -> Iterator[list[Group]]:

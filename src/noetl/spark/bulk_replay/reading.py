@@ -20,8 +20,8 @@ def batches(work: BulkWork, part: ShardPart, last: int, columns: tuple[str, ...]
     """Give the shard's events up to a position."""
     upto = min(last, part.lake_last)
     if upto:
-        paths = (file.path for file in work.asked.files if file.low <= part.shard <= file.high)
-        yield from ShardFiles(work.lake, paths, work.asked.scope, part.shard, upto).batches(columns)
+        entries = (file.entry for file in work.asked.files if file.low <= part.shard <= file.high)
+        yield from ShardFiles(work.lake, entries, work.asked.scope, part.shard, upto).batches(columns)
     reading = Reading(ledger_options(work), columns=columns)
     first = part.lake_last + 1
     # Where archives have a part, events are merged one by one; what lies behind them need not be.

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from noetl.model.broken_stream import BrokenStream
+from noetl.model.dataset import FileEntry
 from noetl.model.stream import Scope
 from noetl.project.folds.fold import FoldedRow, RowKey
 from noetl.project.witness import Lost
@@ -20,7 +21,8 @@ RowFields = tuple[tuple[str, ...], int, int, int, int, int, dict[str, Any]]
 class LakeFile(msgspec.Struct, frozen=True):
     """A file of the event lake, and the lowest and highest shard of which it has events."""
 
-    path: str
+    entry: FileEntry
+    """What its manifest says of it, but for the statistics."""
     low: int
     high: int
 

@@ -1,4 +1,4 @@
-"""Whether files are what was committed: by size and stamp before every read, by SHA-256 where that is wanted. This blocks.
+"""Whether files are what was committed: by size, stamp and footer before every read, by SHA-256 where that is wanted. This blocks.
 
 Between a check and the read that follows it a file may still change. Page checksums narrow that gap, and nothing closes it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -16,15 +16,13 @@ import pyarrow as pa
 
 from noetl.errors import Damaged, Unavailable
 from noetl.model.dataset import FileEntry
+from noetl.spark.integrity.footers import footers_stand
 from noetl.spark.integrity.proofs import Proofs
+from noetl.spark.integrity.reading import REMEDY, reading, refuse_unmounted
 from noetl.spark.integrity.stamps import Stat, stats
 from noetl.spark.lake import Lake
 
 _CHUNK_BYTES: Final = 4 << 20
-REMEDY: Final = (
-    "`noetl datasets verify` names every damaged file and the task that builds it again, and `noetl datasets repair` has it"
-    " built"
-)
 Why = Literal["missing", "size", "content"]
 
 
@@ -97,14 +95,11 @@ class Checks:
         self._proofs = Proofs() if proofs is None else proofs
 
     def unchanged(self, entries: Sequence[FileEntry]) -> None:
-        """Refuse files whose size or stamp is not that of their manifest.
+        """Refuse files whose size, stamp or footer is not that of their manifest.
 
         One with another stamp may have been restored from a copy: it is hashed, once, and read if its bytes are the same.
         """
-        for entry, found in zip(entries, stats(self._lake, [entry.path for entry in entries]), strict=True):
-            damage = _at_a_look(entry, found)
-            if damage is None and found is not None and entry.stamp and entry.stamp != found.stamp:
-                damage = None if self._proofs.holds(entry, found) else self._hashed(entry, found)
+        for damage in self._looked_at(entries):
             if damage is not None:
                 raise damage.error()
 
@@ -129,25 +124,35 @@ class Checks:
         return _at_a_look(entry, found) or self._hashed(entry, found)
 
     def quick_damage(self, entry: FileEntry) -> Damage | None:
-        """Return what is wrong with a file as far as size and stamp tell; one with another stamp is hashed."""
-        (found,) = stats(self._lake, [entry.path])
-        damage = _at_a_look(entry, found)
-        if damage is not None or found is None or not entry.stamp or entry.stamp == found.stamp:
-            return damage
-        return None if self._proofs.holds(entry, found) else self._hashed(entry, found)
+        """Return what is wrong with a file as far as size, stamp and footer tell; one with another stamp is hashed."""
+        return next(self._looked_at([entry]))
+
+    def _looked_at(self, entries: Sequence[FileEntry]) -> Iterator[Damage | None]:
+        found = stats(self._lake, [entry.path for entry in entries])
+        sized = [entry for entry, one in zip(entries, found, strict=True) if one and one.bytes == entry.bytes]
+        ends = dict(zip((entry.path for entry in sized), footers_stand(self._lake, sized), strict=True))
+        for entry, one in zip(entries, found, strict=True):
+            damage = _at_a_look(entry, one)
+            if damage is None and one is not None:
+                restored = bool(entry.stamp) and entry.stamp != one.stamp and not self._proofs.holds(entry, one)
+                if restored or not ends[entry.path]:
+                    damage = self._hashed(entry, one)
+            yield damage
 
     def _hashed(self, entry: FileEntry, found: Stat | None, until: float | None = None) -> Damage | None:
         digest = hashlib.sha256()
         size = 0
-        try:
-            with self._lake.opened(entry.path) as file:
-                while chunk := file.read(_CHUNK_BYTES):
-                    digest.update(chunk)
-                    size += len(chunk)
-                    if until is not None and time.monotonic() > until:
-                        raise _too_much("longer than")
-        except FileNotFoundError:
-            return _damage(entry, "missing")
+        with reading(entry.path, self._lake):
+            try:
+                with self._lake.opened(entry.path) as file:
+                    while chunk := file.read(_CHUNK_BYTES):
+                        digest.update(chunk)
+                        size += len(chunk)
+                        if until is not None and time.monotonic() > until:
+                            raise _too_much("longer than")
+            except FileNotFoundError:
+                refuse_unmounted(self._lake)
+                return _damage(entry, "missing")
         if digest.hexdigest() != entry.sha256:
             return _damage(entry, "content", found_bytes=size, found_sha256=digest.hexdigest())
         if found is not None:

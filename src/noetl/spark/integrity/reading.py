@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import pyarrow as pa
 from obstore.exceptions import BaseError
 
 from noetl.errors import Damaged, Unavailable
-from noetl.spark.integrity.checking import REMEDY
+from noetl.spark.lake import Lake
+
+REMEDY: Final = (
+    "`noetl datasets verify` names every damaged file and what mends it: `noetl datasets repair` where a task can build it"
+    " again, `noetl lake rebuild` for the lake of events, or else a copy"
+)
+_NO_DATA: Final = frozenset({"lost+found"})
+"""What an empty disk has."""
 
 
 @contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Refuse a file that is gone or cannot be decoded; a store that does not answer is another matter."""
+def reading(path: str, lake: Lake) -> Iterator[None]:
+    """Refuse a file that is gone or cannot be decoded; a store that does not answer, or is not there, is another matter."""
     try:
         yield
-    except FileNotFoundError as problem:
+    except (FileNotFoundError, NotADirectoryError) as problem:
+        refuse_unmounted(lake)
         raise Damaged(f"the file {path} is not in the lake any more", hint=REMEDY, path=path) from problem
     except BaseError as problem:
         raise _unanswered(path, problem) from problem
@@ -28,6 +37,22 @@ def reading(path: str) -> Iterator[None]:
         if problem.errno is not None:
             raise _unanswered(path, problem) from problem
         raise _unreadable(path, problem) from problem
+
+
+def refuse_unmounted(lake: Lake) -> None:
+    """Say that a lake is away, not its files: a directory that is missing, or has nothing at all, where files are named."""
+    directory = lake.directory
+    if directory is None:
+        return
+    try:
+        there = any(one.name not in _NO_DATA and not one.name.startswith(".") for one in directory.iterdir())
+    except OSError:
+        there = False
+    if not there:
+        raise Unavailable(
+            f"the lake {directory} is missing or empty, and manifests name files in it",
+            hint="mount it, or look at the settings of the lake: `noetl config show`; nothing is built again meanwhile",
+        )
 
 
 def _unreadable(path: str, problem: Exception) -> Damaged:

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from noetl.errors import Damaged
-from noetl.spark.integrity.checking import REMEDY
+from noetl.spark.integrity.reading import REMEDY
 
 _REFUSED: Final = re.compile(rf"{Damaged.__module__}\.{Damaged.__qualname__}: (.+)")
 _READ_FILE: Final = re.compile(r"reading file (\S+\.parquet)")

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from noetl.spark.integrity.reading import reading, refuse_unmounted
 from noetl.spark.lake import Lake
 
 _AT_ONCE: Final = 32
@@ -39,14 +40,17 @@ def stat(lake: Lake, path: str) -> Stat:
 
 
 def stats(lake: Lake, paths: Sequence[str]) -> list[Stat | None]:
-    """Describe files, in the order of their paths; none where there is no such file."""
+    """Describe files, in the order of their paths; none where there is no such file, and Unavailable where no lake answers."""
     directory = lake.directory
     if directory is not None:
         # Spelled once, since a query looks at every file it reads.
         root = str(directory)
-        return [_or_none(_local, f"{root}/{path}") for path in paths]
+        found = [_or_none(_local, f"{root}/{path}", lake) for path in paths]
+        if None in found:
+            refuse_unmounted(lake)
+        return found
     with ThreadPoolExecutor(min(_AT_ONCE, max(1, len(paths)))) as pool:
-        return list(pool.map(lambda path: _or_none(partial(stat, lake), path), paths))
+        return list(pool.map(lambda path: _or_none(partial(stat, lake), path, lake), paths))
 
 
 def stamp_of(lake: Lake, path: str) -> str:
@@ -60,11 +64,12 @@ def _local(path: str) -> Stat:
     return Stat(bytes=found.st_size, stamp=stamp, identity=f"{stamp}:{found.st_ctime_ns}:{found.st_ino}")
 
 
-def _or_none(describe: Callable[[str], Stat], path: str) -> Stat | None:
-    try:
-        return describe(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+def _or_none(describe: Callable[[str], Stat], path: str, lake: Lake) -> Stat | None:
+    with reading(path, lake):
+        try:
+            return describe(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
 
 def _object_stamp(version: str | None, etag: str | None, modified: str) -> str:

@@ -53,7 +53,10 @@ def test_it_is_made_once_and_only_where_it_can_be(options: SparkOptions, monkeyp
     assert make(cache) == made
     made.unlink()
     monkeypatch.setattr(archive, "_FREE_BYTES", 1 << 62)
+    left = cache / f"noetl-archive-{made.stem}-killed"
+    left.mkdir()
     assert begin(options) is None
+    assert not left.exists(), "no room is made while nobody removes it"
 
 
 def test_the_java_of_the_wheel_makes_none(options: SparkOptions, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,13 +51,37 @@ def test_a_page_that_fails_its_checksum_fails_the_job(rig: Any) -> None:
     """INV-184: a disk that loses a bit changes no time, so that nothing but the page itself tells."""
     orders, file = _built(rig)
     attacks.flip_a_bit(file, column="amount", unseen=True)
-    # What Hadoop writes beside local files, and no object store has, would tell as well.
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
     assert pq.read_table(file).column("amount").to_pylist() != list(range(50))
     result = _summed(rig, orders)
     assert (result.status, result.error_kind, result.retryable) == ("error", "damaged", False)
     assert "checksum" in result.error
     assert file.name in result.error
+
+
+@both_ways
+def test_a_footer_that_lost_a_bit_fails_the_job(rig: Any) -> None:
+    """INV-184: no page checksum covers it, and a column that is not named any more would be null."""
+    orders, file = _built(rig)
+    attacks.flip_a_bit_of_the_footer(file, unseen=True)
+    result = _summed(rig, orders)
+    assert (result.status, result.error_kind, result.retryable) == ("error", "damaged", False)
+    assert file.name in result.error
+
+
+def test_no_setting_of_a_job_leaves_out_what_is_damaged(rig: Any) -> None:
+    """INV-184: Spark would read the rows of the other files, and the job commit them."""
+    orders, file = _built(rig)
+    attacks.flip_a_bit(file, column="amount", unseen=True)
+    lenient = {"spark.sql.files.ignoreCorruptFiles": "true", "spark.sql.files.ignoreMissingFiles": "true"}
+    (result,) = rig.run(rig.work("spark_sql", SUM, [orders], spark=lenient))
+    assert (result.status, result.error_kind, result.retryable) == ("error", "damaged", False)
+
+
+def test_hadoop_leaves_no_checksums_of_its_own_beside_files(rig: Any) -> None:
+    """INV-184: one that is damaged would fail every job for good, while the file it is of is what was committed."""
+    orders, file = _built(rig)
+    assert [one.name for one in file.parent.iterdir()] == [file.name]
+    assert rig.rows(*_summed(rig, orders).writes) == [(1225,)]
 
 
 @both_ways
