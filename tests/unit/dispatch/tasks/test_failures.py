@@ -219,3 +219,22 @@ async def test_two_organizations_with_equal_names_never_meet(
     assert await other.current("orders") == {}
     assert {key.partition("/")[0] for key in await other.statuses()} == {"orders"}
     await other.engine.close()
+
+
+async def test_attempts_that_were_interrupted_are_not_counted(ground: Ground) -> None:
+    """INV-182: a worker that had to stop fails no task, whichever attempt it was at, and takes none from the others."""
+    await ground.deploy()
+    for attempt in (1, 2, 3, 4):
+        (grant,) = await ground.claim()
+        assert grant.lease.attempt == attempt
+        await ground.tasks.fail(grant, TaskReport(status="canceled"))
+    for left in (2, 1, 0):
+        (grant,) = await ground.claim()
+        assert (await ground.task(grant.lease.task_id)).open
+        if left == 1:
+            await ground.expire(grant.lease.task_id)
+            assert await ground.engine.reaper.sweep() == 1
+        else:
+            await ground.tasks.fail(grant, BROKEN)
+    task = await ground.task(grant.lease.task_id)
+    assert (task.status, task.open, task.attempt, task.error) == ("Failed", False, 7, "no such table")
