@@ -26,7 +26,8 @@
     ├─ PayloadCollected     garbage collection took the object: store it again (transient)
     ├─ Unavailable          a server does not answer                           (transient)
     │  ├─ EventsWait        accepted, and on the way into the ledger
-    │  └─ FramesOpen        a loop cannot end while frames of it wait for an owner
+    │  ├─ FramesOpen        a loop cannot end while frames of it wait for an owner
+    │  └─ OutsideUnavailable  it is a server of the user's, or Spark, that does not answer
     └─ Unsupported          this build or server cannot do that                (terminal)
 
 The disposition tells a caller what to do: *terminal* errors are reported, *transient* ones are tried again, and
@@ -214,6 +215,12 @@ class FramesOpen(Unavailable):
     """Frames of a loop wait for another owner, so the loop cannot end yet."""
 
     code = "frames_open"
+
+
+class OutsideUnavailable(Unavailable):
+    """A server of the user's, or Spark, does not answer: each try counts as an attempt, unlike where the platform is away."""
+
+    code = "outside_unavailable"
 
 
 class Unsupported(NoetlError):

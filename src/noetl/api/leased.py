@@ -38,7 +38,7 @@ SELECT status, attempt, lease_token, {COMMAND.lasts()} AS lasts, lease_until, le
 """  # noqa: S608
 _FRAME = f"""
 SELECT f.status, f.attempt, f.lease_token, {FRAME.lasts("f")} AS lasts, f.lease_until, f.lease_seconds,
-       f.stage_id, f.loop_id, f.shard_id, f.frame_index, f.first_index, f.row_count, f.checkpoint, f.worker, f.input_ref,
+       f.stage_id, f.loop_id, f.shard_id, f.frame_index, f.first_index, f.row_count, f.checkpoint, f.worker, f.input_ref, f.command_id,
        s.step_name, (s.frame_policy ->> 'max_attempts')::integer AS max_attempts
 FROM noetl.frame AS f JOIN noetl.stage AS s USING (tenant_id, organization_id, execution_id, stage_id)
 WHERE f.execution_id = $1 AND f.frame_id = $2
@@ -179,6 +179,7 @@ class Leased:
             checkpoint=None if row["checkpoint"] is None else orjson.loads(row["checkpoint"]),
             max_attempts=row["max_attempts"],
             worker=row["worker"] or "",
+            command_id=row["command_id"],
         )
         self.keep(scope, grant)
         return grant

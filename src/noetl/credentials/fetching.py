@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ from noetl.credentials.oauth2 import ask_for_token, token_request
 from noetl.credentials.providers.choice import OWN, Providers
 from noetl.credentials.providers.port import WHOLE, FetchOptions
 from noetl.credentials.store import CredentialStore
-from noetl.errors import Denied, InputError, NotFound
+from noetl.errors import Denied, InputError, NotFound, OutsideUnavailable, Unavailable
 from noetl.execute.tools.port import Credential
 from noetl.model.stream import Scope
 from noetl.outgoing.rights import Rights, own_rights
@@ -77,7 +78,9 @@ class Fetcher:
         request = token_request(
             entry.name, entry.options, {} if login is None else login.data, before.get("refresh_token")
         )
-        fields = await ask_for_token(entry.name, request, (await self._rights(scope)).reach)
+        reach = (await self._rights(scope)).reach
+        with _theirs():
+            fields = await ask_for_token(entry.name, request, reach)
         if "refresh_token" not in fields and "refresh_token" in before:
             fields["refresh_token"] = before["refresh_token"]
         seconds = _seconds(fields.get("expires_in")) or entry.ttl or _TOKEN_SECONDS
@@ -91,7 +94,8 @@ class Fetcher:
             return Fetched(_both(token), _TOKEN_SECONDS)
         if login.type == "service_account":
             reach = (await self._rights(scope)).reach
-            token, seconds = await google_access_token(entry.name, login.data, reach)
+            with _theirs():
+                token, seconds = await google_access_token(entry.name, login.data, reach)
             return Fetched(_both(token), min(seconds, entry.ttl or seconds))
         fetched = await self._oauth2(scope, entry, before)
         if "access_token" not in fetched.fields:
@@ -114,11 +118,12 @@ class Fetcher:
             more=entry.options,
         )
         wanted = _mapping(entry, "map")
-        if wanted:
-            fields = {out: await self._field(entry, provider, str(place), options) for out, place in wanted.items()}
-        else:
-            secret = _text(entry, "secret") or _text(entry, "path") or entry.name
-            fields = dict(await self._providers.fetch(provider, secret, options))
+        with _theirs():
+            if wanted:
+                fields = {out: await self._field(entry, provider, str(place), options) for out, place in wanted.items()}
+            else:
+                secret = _text(entry, "secret") or _text(entry, "path") or entry.name
+                fields = dict(await self._providers.fetch(provider, secret, options))
         return Fetched(fields, entry.ttl or _SECRET_SECONDS)
 
     async def _field(self, entry: KeychainEntry, provider: str, place: str, options: FetchOptions) -> Any:
@@ -138,12 +143,25 @@ class Fetcher:
         if login is None:
             granted.check("gcp", scope)
         identity = None if login is None else login.data
-        token, seconds = await google_id_token(entry.name, audience, identity, granted.reach)
+        with _theirs():
+            token, seconds = await google_id_token(entry.name, audience, identity, granted.reach)
         fields = {"token": token, "id_token": token, "token_type": "Bearer", "audience": audience}
         return Fetched(fields, min(seconds, entry.ttl or seconds), frozenset({"token_type", "audience"}))
 
     async def _login(self, scope: Scope, entry: KeychainEntry) -> Credential | None:
         return None if entry.auth is None else await self._credentials.get(scope, entry.auth)
+
+
+@contextmanager
+def _theirs() -> Iterator[None]:
+    """Tell a server of the user's that does not answer from the platform's: work waits for the platform alone."""
+    try:
+        yield
+    except (Unavailable, OSError) as problem:
+        # Without what it came from, which may repeat what was sent.
+        told = problem.message if isinstance(problem, Unavailable) else type(problem).__name__
+        hint = problem.hint if isinstance(problem, Unavailable) else None
+        raise OutsideUnavailable(told, hint=hint) from None
 
 
 def _both(token: str) -> dict[str, Any]:

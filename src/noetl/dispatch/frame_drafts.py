@@ -100,6 +100,7 @@ class FrameDrafts:
             stream,
             frame,
             f"loop.shard.{word}" if frame.shard_id else f"frame.{word}",
+            command_id=frame.command_id,
             status="failed" if is_last else None,
             meta={"attempt": frame.attempt, "row_count": frame.row_count, "frame_index": frame.frame_index},
             result={"status": "error", "error": error},
@@ -123,7 +124,10 @@ class FrameDrafts:
         return Append(stream, [draft])
 
     def lost(self, scope: Scope, frame: HeldFrame, *, may_fail: bool = True) -> Append:
-        """Say of a frame that its worker was lost, and after the last attempt the frame with it."""
+        """Say of a frame that its worker was lost, and after the last attempt the frame with it.
+
+        Its slot is not named: whose frame ended this way made no progress.
+        """
         execution_id, frame_id, shard_id = frame.execution_id, frame.frame_id, frame.shard_id
         stream = frame_stream(scope, execution_id, frame_id)
         is_last = may_fail and frame.attempt >= frame.max_attempts

@@ -215,6 +215,7 @@ class Frames:
             shard_id=f"{loop.stage_id}-{index}" if loop.mode == "fanout" else None,
             rows_ref=ref,
             max_attempts=loop.frame.get("max_attempts"),
+            command_id=grant.command_id,
         )
 
     async def _free(self, scope: Scope, grant: CommandGrant, cursor: _Cursor, who: Claimant) -> FrameGrant | None:

@@ -94,6 +94,8 @@ class FrameGrant(msgspec.Struct, frozen=True, kw_only=True):
     """How often the loop's policy lets it be tried; None where that is not known."""
     worker: str = ""
     """To whom it was granted; nobody else reports on it."""
+    command_id: str | None = None
+    """The slot it was granted to: its end, good or bad, is that slot's progress."""
 
     @property
     def lease(self) -> LeaseRef:

@@ -1,7 +1,7 @@
 """How often an attempt at a command may come to nothing before the command fails.
 
-What counts is what the ledger says since the last frame that a command's holders committed, so a slot of a loop that makes
-progress never uses up its attempts, and a plain command, which commits none, is bounded over its whole life. A command that
+What counts is what the ledger says since the last frame that a command's holders ended, well or not, so a slot of a loop that
+makes progress never uses up its attempts, and a plain command, which commits none, is bounded over its whole life. A command that
 was handed back lost nothing.
 """
 
@@ -14,7 +14,7 @@ from noetl.dispatch.open_work.port import OpenWork
 from noetl.model.stream import Scope
 
 MAX_ATTEMPTS = 5
-"""How many attempts in a row may come to nothing, with no frame committed between them, before a command fails."""
+"""How many attempts in a row may come to nothing, with no frame ended by its holders between them, before a command fails."""
 
 
 class Losable(Protocol):

@@ -31,6 +31,7 @@ from noetl.errors import (
     LeaseLost,
     NoetlError,
     NotFound,
+    OutsideUnavailable,
     ReportRefused,
     Unavailable,
     Unsupported,
@@ -363,6 +364,8 @@ def _refusal(status: int, data: bytes, what: str) -> NoetlError:
         return kind(words, hint=hint, code=problem.code)
     if problem.code == FramesOpen.code:
         return FramesOpen(words, hint=hint)
+    if problem.code == OutsideUnavailable.code:
+        return OutsideUnavailable(words, hint=hint)
     if status >= 502 or status in (408, 429):
         return Unavailable(words, hint=hint)
     if status in (401, 403):

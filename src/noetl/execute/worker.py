@@ -13,7 +13,7 @@ from typing import Any
 from noetl.dispatch.grants import CommandGrant, LeaseRef
 from noetl.dispatch.locality import Wish
 from noetl.dispatch.port import Dispatch
-from noetl.errors import LeaseLost, NoetlError, NotFound, TemplateFailed
+from noetl.errors import LeaseLost, NoetlError, NotFound, OutsideUnavailable, TemplateFailed
 from noetl.execute.calls import call_maker
 from noetl.execute.child_calls import run_child
 from noetl.execute.compiled import CompiledStep, CompiledTask
@@ -21,6 +21,7 @@ from noetl.execute.held_command import HeldCommand
 from noetl.execute.outcome import Outcome, Problem
 from noetl.execute.platform.dispatch import PatientDispatch
 from noetl.execute.platform.payloads import PatientPayloads
+from noetl.execute.platform.secrets import PatientSecrets
 from noetl.execute.platform.waits import waiting_by
 from noetl.execute.reporting import defect_of, failure_of, report_of
 from noetl.execute.sequence import run_sequence
@@ -42,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 GIVE_BACK_SECONDS = 1.0
 MOST_SECONDS = 30.0
-"""How long a command that the platform failed waits at most before somebody tries it again."""
+"""How long a command that came to nothing for what may pass waits at most before somebody tries it again."""
 FULL_POLL_SECONDS = 1.0
 """How long one that has its fill of loops waits for other work before it asks again: a loop may have ended meanwhile."""
 
@@ -66,7 +67,8 @@ class Worker:
         self.name = name
         # What the work needs of the platform is waited for; renewals and claims keep their own time.
         self._dispatch = patient = PatientDispatch(dispatch)
-        self._services = replace(services, store=PatientPayloads(services.store), find=patient.reference)
+        store, secrets = PatientPayloads(services.store), PatientSecrets(services.secrets)
+        self._services = replace(services, store=store, secrets=secrets, find=patient.reference)
         self._slots = slots
         self._poll = poll_seconds
         self._wish = wish
@@ -217,13 +219,15 @@ class Worker:
         except NoetlError as problem:
             reason = self._redacted(problem.message)
             _log.warning("command %s came to nothing: %s", grant.command_id, reason)
+            delay = GIVE_BACK_SECONDS
             if problem.disposition == "transient":
-                # The platform's, and never the work's: each further try waits longer, and none of them counts.
                 delay = min(MOST_SECONDS, GIVE_BACK_SECONDS * 2.0 ** min(grant.attempt - 1, 10))
-                await self._returned(grant, reason, delay)
-                return None
+                if not isinstance(problem, OutsideUnavailable):
+                    # The platform's, and never the work's: none of the tries counts.
+                    await self._returned(grant, reason, delay)
+                    return None
             with suppress(NoetlError):
-                await self._dispatch.give_back(grant, reason, delay_seconds=GIVE_BACK_SECONDS)
+                await self._dispatch.give_back(grant, reason, delay_seconds=delay)
             return None
         finally:
             self._held.discard(held)

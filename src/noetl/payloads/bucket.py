@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import obstore
 from obstore import exceptions
 
-from noetl.errors import ConfigError, PayloadMissing, Unavailable, Unsupported
+from noetl.errors import PayloadMissing, Unavailable, Unsupported
 from noetl.payloads.port import StoreTier
 
 if TYPE_CHECKING:
@@ -132,8 +132,9 @@ def _translated(key: str) -> Iterator[None]:
     except FileNotFoundError as problem:
         raise PayloadMissing(f"there is no object {key}", key=key) from problem
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as problem:
-        raise ConfigError(
-            f"the payload store refuses these credentials for {key}", hint="check its access key and policy"
+        # Credentials expire and are renewed, clocks are set right and policies mended: work waits for it, and says so.
+        raise Unavailable(
+            f"the payload store refuses these credentials for {key}", hint="check its access key, policy and clock"
         ) from problem
     except exceptions.NotSupportedError as problem:
         raise Unsupported(f"the payload store cannot do this: {_first_line(problem)}") from problem

@@ -86,25 +86,30 @@ class Attempts:
             batch.drain(self._drained)
         try:
             with waiting_by(Waits(partial(_say_away, grants[0]), asyncio.sleep)):
-                await self._run(grants, batch)
-        except NoetlError as problem:
-            retryable = problem.disposition != "terminal"
-            await batch.fail_rest(
-                TaskReport(status="error", error=problem.message, error_kind=problem.code, retryable=retryable)
-            )
+                await self._run_or_fail(grants, batch)
         except asyncio.CancelledError:
             # The worker is told to go: handed back, its tasks need not wait for their leases to run out.
             await batch.fail_rest(TaskReport(status="canceled", error="its worker was stopped"))
             raise
-        except Exception as problem:
-            _log.exception("a task of %s could not be run", grants[0].job)
-            error = f"{type(problem).__name__}: {problem}"
-            await batch.fail_rest(TaskReport(status="error", error=error, error_kind="defect"))
         finally:
             self._batches.discard(batch)
             batch.close()
             for grant in grants:
                 self._heartbeats.release(grant.lease)
+
+    async def _run_or_fail(self, grants: Sequence[TaskGrant], batch: _Batch) -> None:
+        try:
+            await self._run(grants, batch)
+        except NoetlError as problem:
+            retryable = problem.disposition != "terminal"
+            report = TaskReport(status="error", error=problem.message, error_kind=problem.code, retryable=retryable)
+        except Exception as problem:
+            _log.exception("a task of %s could not be run", grants[0].job)
+            error = f"{type(problem).__name__}: {problem}"
+            report = TaskReport(status="error", error=error, error_kind="defect")
+        else:
+            return
+        await batch.fail_rest(report)
 
     async def _run(self, grants: Sequence[TaskGrant], batch: _Batch) -> None:
         first = grants[0]
@@ -148,7 +153,7 @@ class Attempts:
         refs = [ref for grant in grants for ref in references(grant)]
         manifests = await answered("payload store", lambda: self._manifests.get(refs))
         names = sorted({name for grant in grants for name in grant.secrets})
-        secrets = await self._secrets.values(names) if names else {}
+        secrets = await answered("ledger", lambda: self._secrets.values(names)) if names else {}
         config = config_with_sql(grants[0].config, bundle)
         return [
             Work(
@@ -187,7 +192,7 @@ class Attempts:
             retryable=problem.disposition != "terminal",
         )  # fmt: skip
         try:
-            return await self._tasks.fail(grant, report)
+            return await answered("ledger", partial(self._tasks.fail, grant, report))
         except NoetlError as again:
             _log.warning("a failed attempt could not be recorded: %s", again.message)
             return "Lost"
@@ -293,7 +298,10 @@ class _Batch:
     async def fail_rest(self, report: TaskReport) -> None:
         """Record that nothing came of the tasks that have no result."""
         grants, self._open = list(self._open.values()), {}
-        answers = await asyncio.gather(*(self._tasks.fail(grant, report) for grant in grants), return_exceptions=True)
+        # Within the work it is waited for who takes the report; a worker that was told to go tries it once.
+        answers = await asyncio.gather(
+            *(answered("ledger", partial(self._tasks.fail, grant, report)) for grant in grants), return_exceptions=True
+        )
         for grant, answer in zip(grants, answers, strict=True):
             if not isinstance(answer, BaseException):
                 self._on_task(grant, answer, report.error)

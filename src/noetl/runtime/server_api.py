@@ -10,7 +10,7 @@ import orjson
 
 from noetl.credentials.secret import Secret
 from noetl.dispatch.remote import unanswered
-from noetl.errors import Conflict, Denied, InputError, NoetlError, NotFound, Unavailable
+from noetl.errors import Conflict, Denied, InputError, NoetlError, NotFound, OutsideUnavailable, Unavailable
 
 _SECONDS: Final = 30.0
 _REFUSALS: Final[dict[int, type[NoetlError]]] = {401: Denied, 403: Denied, 404: NotFound, 409: Conflict}
@@ -61,7 +61,9 @@ class ServerApi:
         told = answer if isinstance(answer, dict) else {}
         words = str(told.get("detail") or f"{method} {path} was answered with status {status}")
         if status >= 500 or status in (408, 429):
-            raise Unavailable(words, hint=told.get("hint"))
+            # The server may have asked one of the user's, which then is what does not answer.
+            kind = OutsideUnavailable if told.get("code") == OutsideUnavailable.code else Unavailable
+            raise kind(words, hint=told.get("hint"))
         if "code" not in told:
             raise InputError(f"what answers at {self._url} is no NoETL server: {words}", hint="is the address right?")
         raise _REFUSALS.get(status, InputError)(words, hint=told.get("hint"))

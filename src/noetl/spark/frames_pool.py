@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 import msgspec
 
 from noetl.dispatch.grants import CommandGrant
 from noetl.dispatch.reports.commands import errand_of
-from noetl.errors import InputError, LeaseLost, Unavailable
+from noetl.errors import InputError, LeaseLost, OutsideUnavailable, Unavailable
 from noetl.execute.outcome import Problem
 from noetl.execute.services import LanesEnd
 from noetl.execute.tools.spark import Table
 from noetl.model.stream import Scope
+from noetl.spark.driver_process import Driver
 from noetl.spark.drivers import Drivers
 from noetl.spark.protocol import Rows, RunFrames, RunQuery
 
@@ -29,6 +31,7 @@ class FramePool:
         self._reach = dict(reach)
         self._make = make
         self._drivers: Drivers | None = None
+        self._closed = False
 
     async def work(self, grant: CommandGrant, worker: str, started: Callable[[str, str], Awaitable[None]]) -> LanesEnd:
         """Work off the frames of a command in lanes; when cancelled, the Spark job is interrupted by its tag."""
@@ -45,12 +48,18 @@ class FramePool:
         drivers = self._opened()
         if grant.left is not None:
             await drivers.interrupt_left(*grant.left, self._owner)
-        async with drivers.for_("", b"", self._owner) as driver:
+        async with self._driver() as driver:
             await started(driver.application_id, errand.tag)
             result = await driver.do(errand)
-        if result.status != "ok":
-            raise Unavailable(f"step {grant.step}: the Spark job of its frames ended: {result.error}")
-        return _together(grant.step, result.metrics["endings"])
+        if result.status == "ok":
+            return _together(grant.step, result.metrics["endings"])
+        message = f"step {grant.step}: the Spark job of its frames ended: {result.error}"
+        if result.status == "interrupted":
+            raise Unavailable(message)
+        if result.retryable:
+            # Rows that end their executors would otherwise be tried for ever.
+            raise OutsideUnavailable(message)
+        return LanesEnd(problem=Problem(kind="unknown", message=message, code=result.error_kind or "spark_error"))
 
     async def query(
         self, tables: Mapping[str, Table], *, sql: str | None, code: str | None, values: dict[str, Any], most: int
@@ -67,18 +76,31 @@ class FramePool:
             values=values,
             most=most,
         )
-        async with self._opened().for_("", b"", self._owner) as driver:
+        async with self._driver() as driver:
             result = await driver.do(errand)
         if result.status == "ok":
             table: bytes = result.metrics["table"]
             return table
         message = result.error or "the Spark job ended without a word"
-        raise InputError(message) if result.error_kind == _REFUSED else Unavailable(message)
+        raise InputError(message) if result.error_kind == _REFUSED else OutsideUnavailable(message)
 
     async def close(self) -> None:
         """End what was started."""
+        self._closed = True
         if self._drivers is not None:
             await self._drivers.close()
+
+    @asynccontextmanager
+    async def _driver(self) -> AsyncIterator[Driver]:
+        """Hold a driver; a Spark that does not start is told like a server of the user's that does not answer."""
+        async with AsyncExitStack() as stack:
+            try:
+                driver = await stack.enter_async_context(self._opened().for_("", b"", self._owner))
+            except Unavailable as away:
+                if self._closed:
+                    raise  # the worker goes, and Spark with it
+                raise OutsideUnavailable(away.message, hint=away.hint) from None
+            yield driver
 
     def _opened(self) -> Drivers:
         if self._drivers is None:
@@ -90,9 +112,11 @@ def _together(step: str, endings: list[dict[str, Any]]) -> LanesEnd:
     """Say what all lanes came to; one that lost its command, or may do better again, decides for all."""
     if any(end.get("lost") for end in endings):
         raise LeaseLost(f"step {step}: its command is somebody else's now")
-    again = next((str(end["again"]) for end in endings if end.get("again")), None)
-    if again is not None:
-        raise Unavailable(again)
+    again = [end for end in endings if end.get("again")]
+    if again:
+        # What is not the platform's counts, also where the platform was away from another lane.
+        first = next((end for end in again if end.get("counts")), again[0])
+        raise (OutsideUnavailable if first.get("counts") else Unavailable)(str(first["again"]))
     problem = next((end["problem"] for end in endings if end.get("problem")), None)
     return LanesEnd(
         rows_done=sum(end.get("rows_done", 0) for end in endings),

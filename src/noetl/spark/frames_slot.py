@@ -15,11 +15,12 @@ import msgspec
 
 from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
 from noetl.dispatch.port import Dispatch
-from noetl.errors import LeaseLost, NoetlError
+from noetl.errors import LeaseLost, NoetlError, OutsideUnavailable
 from noetl.execute.child_calls import run_child
 from noetl.execute.outcome import Outcome, Problem
 from noetl.execute.platform.dispatch import PatientDispatch
 from noetl.execute.platform.payloads import PatientPayloads
+from noetl.execute.platform.secrets import PatientSecrets
 from noetl.execute.platform.waits import Waits, waiting_by
 from noetl.execute.reporting import defect_of
 from noetl.execute.services import Services
@@ -43,6 +44,8 @@ class LaneEnd(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Its command is somebody else's now."""
     again: str | None = None
     """Why another attempt may do better."""
+    counts: bool = False
+    """Whether this one counts, because what failed is not the platform's."""
     problem: Problem | None = None
 
 
@@ -87,7 +90,8 @@ async def worked_off(work: LaneWork, worker: str, *, is_retry: bool) -> tuple[li
     end = LaneEnd()
     async with reach.work() as (services, dispatch):
         noting = Committing(PatientDispatch(dispatch))
-        services = replace(services, store=PatientPayloads(services.store), find=noting.reference)
+        store, known = PatientPayloads(services.store), PatientSecrets(services.secrets)
+        services = replace(services, store=store, secrets=known, find=noting.reference)
 
         async def tell(part: str, reason: str | None) -> None:
             # Lanes of one command do not know each other, so each tells under numbers of its own.
@@ -100,14 +104,14 @@ async def worked_off(work: LaneWork, worker: str, *, is_retry: bool) -> tuple[li
             end.lost = True
         except ClaimFailed as refused:
             if refused.problem.retryable:
-                end.again = refused.problem.message
+                end.again, end.counts = refused.problem.message, True
             else:
                 end.problem = refused.problem
         except NoetlError as error:
             if error.disposition == "terminal":
                 end.problem = Problem(kind="transform", message=error.message, code=error.code)
             else:
-                end.again = error.message
+                end.again, end.counts = error.message, isinstance(error, OutsideUnavailable)
         except Exception as error:
             end.problem = defect_of(services, grant.step, error)
         redact = services.secrets.redaction.redact

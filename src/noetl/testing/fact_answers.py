@@ -71,6 +71,12 @@ class FactAnswers:
         assert (await losses(), await losses(loop_id=None), await losses(NEIGHBOUR)) == (0, 2, 0)
         await leased("command.abandoned")
         assert await losses() == 1
+        # A frame that failed of its work is progress, too; one that fails because its worker was lost names no slot.
+        for command_id, left in ((None, 1), (name, 0)):
+            frame = IDS.mint()
+            await ledger.transact(run.dispatched(frame, token(), index=2 + left, command_id=name))
+            await ledger.transact(run.frame(frame, "frame.failed", error="it broke", command_id=command_id))
+            assert await losses() == left
 
     @pytest.mark.parametrize(
         ("kind", "end", "own", "takes"),

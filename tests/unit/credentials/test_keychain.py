@@ -24,7 +24,7 @@ from noetl.credentials.providers.choice import all_providers
 from noetl.credentials.redact import Redactor
 from noetl.credentials.secret import Secret, revealed, secrets_in
 from noetl.credentials.store import CredentialStore
-from noetl.errors import Denied, InputError, NotFound, Unavailable, Unsupported
+from noetl.errors import Denied, InputError, NotFound, OutsideUnavailable, Unsupported
 from noetl.ledger.database import Database
 from noetl.model.stream import Scope
 from noetl.playbook.model import KeychainEntry
@@ -324,11 +324,11 @@ async def test_a_renewal_that_fails_leaves_the_token_until_it_expires(
     assert await number(keychain, entry) == 1
     assert "still used" in caplog.text
     clock.advance(600)
-    with pytest.raises(Unavailable, match="status 503"):
+    with pytest.raises(OutsideUnavailable, match="status 503"):
         await keychain.get(USE, entry)
 
 
-@pytest.mark.parametrize(("status", "error"), [(401, Denied), (400, Denied), (302, Denied), (429, Unavailable)])
+@pytest.mark.parametrize(("status", "error"), [(401, Denied), (400, Denied), (302, Denied), (429, OutsideUnavailable)])
 async def test_a_refusal_names_the_server_and_no_secret(
     keychain: Keychain, server: TokenServer, status: int, error: type[Exception]
 ) -> None:
@@ -343,7 +343,7 @@ async def test_a_refusal_names_the_server_and_no_secret(
 
 async def test_a_server_that_is_away_is_unavailable(keychain: Keychain, server: TokenServer) -> None:
     entry = oauth2(server, options={"endpoint": "http://127.0.0.1:1/token"})
-    with pytest.raises(Unavailable, match="does not answer"):
+    with pytest.raises(OutsideUnavailable, match="does not answer"):
         await keychain.get(USE, entry)
 
 

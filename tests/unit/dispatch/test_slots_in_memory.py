@@ -217,3 +217,21 @@ async def test_what_is_left_of_a_full_frame_is_handed_back_with_the_slot(
         await other.worker()
         ended = await other.finished(state.execution_id)
     assert (ended.status, ended.results["each"].data["completed"]) == ("COMPLETED", 4), ended.error
+
+
+async def test_a_slot_whose_frames_fail_of_their_work_makes_progress(playbooks: MemoryPlaybooks) -> None:
+    """INV-179: a loop whose every frame fails tries them all, however often its worker is lost between."""
+    state = await playbooks.begin(each(frame="{max_rows: 2, max_attempts: 1}"))
+    dispatch = playbooks.engine.dispatch(playbooks.scope)
+    for _ in range(ROWS // 2):
+        slot = await claimed(dispatch)
+        frame = await frame_of(dispatch, slot)
+        await dispatch.fail_frame(frame, {"kind": "runtime", "message": "it broke"}, max_attempts=1, worker="w")
+        await lose(playbooks)
+    slot = await claimed(dispatch)
+    assert await dispatch.next_frame(slot, "w") is None
+    report = CommandEnded(command_id=slot.command_id, attempt=slot.attempt, status="ok")
+    await dispatch.complete(slot, report, worker="w", take_next=False)
+    ended = await playbooks.finished(state.execution_id)
+    assert (ended.status, f"{ROWS} of {ROWS} rows failed" in (ended.error or "")) == ("FAILED", True), ended.error
+    assert "never tried" not in (ended.error or "")

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from noetl.errors import ConfigError, Unavailable
+from noetl.execute.platform.waits import platform_problem
 from noetl.model.stream import Scope
 from noetl.payloads.bucket import Bucket
 from noetl.payloads.connect import Backend, Connection, open_bucket, open_object_store
@@ -126,6 +129,24 @@ async def test_a_server_that_does_not_answer_is_unavailable() -> None:
         )
         with pytest.raises(Unavailable, match="does not answer"):
             await open_object_store(connection).store(SCOPE, TEXT, MEDIA)
+
+
+async def test_credentials_that_are_refused_are_waited_for() -> None:
+    """INV-182: they expire, and clocks go wrong; neither is an error of the work."""
+
+    async def refuse(_: web.Request) -> web.Response:
+        return web.Response(status=403, text="<Error><Code>RequestTimeTooSkewed</Code></Error>")
+
+    application = web.Application()
+    application.router.add_route("*", "/{tail:.*}", refuse)
+    async with TestServer(application) as server:
+        connection = Connection(
+            backend="minio", endpoint=str(server.make_url("")).rstrip("/"), bucket="abc", access_key="a", secret_key="b",
+            allow_http=True,
+        )  # fmt: skip
+        with pytest.raises(Unavailable, match="refuses these credentials") as told:
+            await open_object_store(connection).store(SCOPE, TEXT, MEDIA)
+    assert platform_problem(told.value) is not None
 
 
 async def test_a_disk_that_cannot_be_written_is_unavailable(tmp_path: Path, bucket: Bucket) -> None:

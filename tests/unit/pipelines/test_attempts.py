@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -250,3 +251,31 @@ async def test_a_store_that_is_away_when_the_task_ends_is_waited_for(
     task = await bench.task(grant)
     assert (task.status, task.attempt) == ("Completed", 1)
     assert task.logs_ref is not None, "what was printed is kept, too"
+
+
+async def test_a_ledger_that_is_away_before_and_after_the_work_is_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """INV-182: neither a lookup of secrets nor the report of a failure is given up for it."""
+    grant = await bench.granted()
+    away = Counter[str]()
+
+    def first_away(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        async def asked(*given: Any) -> Any:
+            away[name] += 1
+            if away[name] == 1:
+                raise Unavailable("the database does not answer")
+            return await real(*given)
+
+        monkeypatch.setattr(owner, name, asked)
+
+    first_away(bench.attempts._secrets, "values")
+    first_away(bench.ground.tasks, "fail")
+    grant = msgspec.structs.replace(grant, secrets=("lost",))
+    await bench.attempts.work([grant])
+    assert away == {"values": 2, "fail": 2}
+    assert bench.told[-1] == ("Failed", "there is no credential lost")
+    task = await bench.task(grant)
+    assert (task.status, task.attempt) == ("Failed", 1)

@@ -17,7 +17,6 @@ from noetl.model.stream import Scope
 
 _BEGUN: Final = types_of_attempts("begun", at="frame")
 _FAILED: Final = types_of_attempts("failed", at="frame")
-_DONE: Final = types_of_attempts("completed", at="frame")
 _LOST: Final = types_of_attempts("abandoned", "attempt_failed", at="command")
 _ENDED: Final = types_of_attempts("completed", "failed", at="frame")
 
@@ -91,7 +90,7 @@ class MemoryFacts:
         async for event in self._ledger.read_execution(scope, execution_id):
             if event.stream_id == stream_id and event.event_type in _LOST:
                 lost += 1
-            elif event.event_type in _DONE and (event.loop_id, event.command_id) == (loop_id, command_id):
+            elif event.event_type in _ENDED and (event.loop_id, event.command_id) == (loop_id, command_id):
                 lost = 0
         return lost
 

@@ -72,7 +72,7 @@ WITH known AS NOT MATERIALIZED (
 ), progress AS (
     SELECT waits, position FROM known
     WHERE execution_id = $1 AND loop_id = $2 AND command_id = $3
-      AND event_type IN ({sql_texts(types_of_attempts("completed", at="frame"))})
+      AND event_type IN ({_ENDED})
     ORDER BY waits DESC, position DESC LIMIT 1
 )
 SELECT count(*) FROM known AS lost LEFT JOIN progress ON true

@@ -23,6 +23,10 @@ from noetl.model.task import CheckResult, TaskGrant, TaskLease, TaskReport, Task
 from noetl.plan import identity
 
 _LEFT: Final = "SELECT max_attempts, cancel_requested FROM noetl.task WHERE task_id = $1"
+_UNCOUNTED: Final = """
+SELECT count(*) FROM noetl.known_event WHERE stream_id = $1 AND event_type = 'task.attempt_failed'
+  AND meta ->> 'error_kind' = 'interrupted'
+"""
 _REASON: Final = """
 SELECT meta ->> 'reason' FROM noetl.known_event WHERE stream_id = $1 AND event_type = 'task.cancel_requested'
 ORDER BY stream_version DESC LIMIT 1
@@ -56,14 +60,23 @@ class Ending:
             await self.cancelled(scope, grant.execution_id, grant.job, grant.lease, report.logs)
             return "Canceled"
         interrupted = report.status == "canceled"
-        if grant.lease.attempt >= row["max_attempts"] or not (report.retryable or interrupted):
+        if not interrupted and (not report.retryable or await self.is_last(scope, grant.lease, row["max_attempts"])):
             await self.record(scope, grant, "task.failed", {"error_kind": report.error_kind}, report)
             return "Failed"
-        # An attempt that was interrupted, because its worker had to stop, says nothing against the next one.
+        # An attempt that was interrupted, because its worker had to stop, says nothing against the next one, nor counts.
         delay = 0.0 if interrupted else self._backoff.seconds(grant.lease.attempt)
         meta = {"delay_seconds": delay, "error_kind": "interrupted" if interrupted else report.error_kind}
         await self.record(scope, grant, "task.attempt_failed", meta, report)
         return "Failed"
+
+    async def is_last(self, scope: Scope, lease: TaskLease, most: int) -> bool:
+        """Tell whether no attempt may follow; those that were interrupted are not counted."""
+        if lease.attempt < most:
+            return False
+        async with self._database.transaction(scope) as connection:
+            stream = identity.task_stream(scope, lease.task_id)
+            uncounted: int = await connection.fetchval(_UNCOUNTED, stream.stream_id)
+        return lease.attempt - uncounted >= most
 
     async def for_good(self, scope: Scope, grant: TaskGrant, report: TaskReport, error: str, kind: str) -> TaskStatus:
         """Record that trying again would not help."""

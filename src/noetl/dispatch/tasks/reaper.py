@@ -95,7 +95,7 @@ class TaskReaper:
             return
         lost = f"its worker {row['worker']} was lost"
         meta: dict[str, Any] = {"attempt": attempt, "error_kind": "lease_expired"}
-        if attempt >= row["max_attempts"]:
+        if await self._ending.is_last(scope, lease, row["max_attempts"]):
             said, error = "task.failed", f"{lost} in the last of {attempt} attempts"
         else:
             said, error = "task.abandoned", f"{lost} in attempt {attempt}"

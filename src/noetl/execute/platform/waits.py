@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Final, TypeVar
 
-from noetl.errors import FramesOpen, NoetlError, PayloadCollected, Unavailable
+from noetl.errors import FramesOpen, NoetlError, OutsideUnavailable, PayloadCollected, Unavailable
 
 T = TypeVar("T")
 
@@ -27,8 +27,8 @@ Tell = Callable[[str, str | None], Awaitable[None]]
 
 def platform_problem(error: BaseException) -> str | None:
     """Return what is wrong with the platform, in words that may be shown; None where the error is none of its own."""
-    if isinstance(error, FramesOpen):
-        return None  # it passes only when somebody takes those frames
+    if isinstance(error, FramesOpen | OutsideUnavailable):
+        return None  # one passes only when somebody takes those frames, the other is a user's server
     if isinstance(error, Unavailable | PayloadCollected):
         return error.message
     if isinstance(error, OSError):
@@ -77,6 +77,9 @@ class Waits:
                     answer = await call()
                 except Exception as error:
                     if (again := platform_problem(error)) is None:
+                        if told:  # a refusal is an answer, too
+                            told = False
+                            await self._say_over(part)
                         raise
                     reason = again
                 else:

@@ -172,8 +172,8 @@ class Watch:
         self.ended["frame", event.execution_id, str(event.frame_id)] += 1
         if "failed" in event.event_type:
             self._give_up(event.execution_id)
-        else:
-            self._losses[event.execution_id, event.command_id or ""] = 0
+        if event.command_id is not None:
+            self._losses[event.execution_id, event.command_id] = 0
         if event.current_index is None:
             return
         for index in range(event.current_index, event.current_index + event.meta["row_count"]):

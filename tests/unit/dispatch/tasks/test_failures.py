@@ -265,3 +265,24 @@ async def test_a_task_whose_inputs_can_never_be_read_fails_alone(ground: Ground,
     states = {row["partition_key"]: (row["status"], row["error"]) for row in rows}
     assert states.pop(sound.partition_key) == ("Running", None)
     assert list(states.values()) == [("Failed", "the bytes are others")]
+
+
+async def test_attempts_that_were_interrupted_are_not_counted(ground: Ground) -> None:
+    """INV-182: a worker that had to stop fails no task, whichever attempt it was at, and takes none from the others."""
+    await ground.deploy()
+    for attempt in (1, 2, 3, 4):
+        (grant,) = await ground.claim()
+        assert grant.lease.attempt == attempt
+        await ground.tasks.fail(grant, TaskReport(status="canceled"))
+    for left in (2, 1, 0):
+        (grant,) = await ground.claim()
+        assert (await ground.task(grant.lease.task_id)).open
+        if left == 1:
+            await ground.expire(grant.lease.task_id)
+            assert await ground.engine.reaper.sweep() == 1
+            (grant,) = await ground.claim()
+            await ground.tasks.fail(grant, TaskReport(status="canceled"))
+        else:
+            await ground.tasks.fail(grant, BROKEN)
+    task = await ground.task(grant.lease.task_id)
+    assert (task.status, task.open, task.attempt, task.error) == ("Failed", False, 8, "no such table")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from noetl.credentials.secret import Secret
-from noetl.errors import LeaseLost, Unavailable
+from noetl.dispatch.grants import CommandGrant, LoopGrant, StepContext
+from noetl.errors import LeaseLost, OutsideUnavailable, Unavailable
 from noetl.ledger.database import Database
 from noetl.model.stream import Scope
 from noetl.runtime.frames_on_spark import OnExecutor, frame_pool
 from noetl.runtime.settings import Settings
-from noetl.spark.frames_pool import _together
+from noetl.spark.drivers import Drivers
+from noetl.spark.frames_pool import FramePool, _together
+from noetl.spark.protocol import RunFrames, WorkResult
 
 SETTINGS = Settings.model_validate(
     {
@@ -48,3 +54,53 @@ def test_a_lane_that_lost_the_command_speaks_for_all() -> None:
         _together("each", [{"rows_done": 3}, {"lost": True, "again": "later"}])
     with pytest.raises(Unavailable, match="later"):
         _together("each", [{"rows_done": 3}, {"again": "later"}])
+    # One whose claim failed in a user's database counts, whatever the others wait for.
+    with pytest.raises(OutsideUnavailable, match="no such server"):
+        _together("each", [{"again": "later"}, {"again": "no such server", "counts": True}])
+
+
+class Ending:
+    """Drivers whose every job ends the same way, or that do not start."""
+
+    application_id = "app-1"
+
+    def __init__(self, **result: Any) -> None:
+        self._result = result
+
+    @asynccontextmanager
+    async def for_(self, *_: Any) -> AsyncIterator[Ending]:
+        if not self._result:
+            raise Unavailable("Spark did not start")
+        yield self
+
+    async def do(self, errand: RunFrames) -> WorkResult:
+        return WorkResult(task_id=errand.id, attempt=errand.attempt, **self._result)
+
+    async def close(self) -> None:
+        """End nothing."""
+
+
+async def ends(drivers: Ending) -> Any:
+    grant = CommandGrant(
+        execution_id=1, command_id="s/1/0", step="s", attempt=1, token="t", lease_seconds=1, catalog_id="c",
+        issued_event_id=1, context=StepContext(workload={}, ctx={}, results={}),
+        loop=LoopGrant(stage_id=1, loop_id=1, mode="parallel", total=1, frame={"lanes": 1}, rows_ref=None),
+    )  # fmt: skip
+
+    async def started(application_id: str, tag: str) -> None:
+        """Note nothing."""
+
+    return await FramePool(SCOPE, {}, lambda: cast("Drivers", drivers)).work(grant, "w", started)
+
+
+async def test_a_spark_job_that_fails_costs_an_attempt_unless_it_was_told_to_stop() -> None:
+    """INV-33, INV-182: rows that end their executors are not tried for ever, and what cannot pass is not tried again."""
+    for drivers in (Ending(), Ending(status="error", error="an executor was lost", error_kind="spark_error")):
+        with pytest.raises(OutsideUnavailable):
+            await ends(drivers)
+    with pytest.raises(Unavailable) as told:
+        await ends(Ending(status="interrupted", error="it was told to stop"))
+    assert not isinstance(told.value, OutsideUnavailable)
+    end = await ends(Ending(status="error", error="a file is damaged", error_kind="damaged", retryable=False))
+    assert end.problem is not None
+    assert (end.problem.code, "a file is damaged" in end.problem.message) == ("damaged", True)
