@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from noetl.errors import InputError, LeaseLost, NoetlError
+from noetl.errors import InputError, LeaseLost, NoetlError, OutsideUnavailable, Unavailable
 from noetl.model.event import time_text
 from noetl.schedule import planning
 from noetl.schedule.drafts import Said
@@ -25,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.25
 """How often one looks whose heartbeat is due."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""How long a slot pauses before it asks a platform that is away again."""
 CANCEL_SECONDS: Final = 10.0
 """How long a handler may take to give up what it was told to stop."""
 
@@ -180,7 +183,18 @@ class RunningSlots:
 
 
 async def _handled(handler: Handler, run: SlotRun) -> Outcome:
-    return await handler(run)
+    """Run a handler; while the platform is away it is run again, under its key, until it may take no longer."""
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return await handler(run)
+        except OutsideUnavailable:
+            raise
+        except Unavailable as away:
+            _log.warning("the slot %s of %s waits: %s", time_text(run.plan_time), run.name, away.message)
+        # Spread, so that those who lost it together do not come back together.
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+        pause = min(LONGEST_PAUSE, pause * 2)
 
 
 def _succeeded(held: Held, outcome: Outcome) -> tuple[Said, RunResult]:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from noetl.errors import InputError, Unavailable
+from noetl.errors import InputError, OutsideUnavailable, Unavailable
 from noetl.model.event import time_text
 from noetl.model.stream import Scope
 from noetl.schedule.drafts import Said
@@ -101,7 +101,7 @@ async def test_every_failed_slot_is_tried_again_not_only_the_newest(ground: Grou
     async def does(slot: SlotRun) -> Outcome:
         tries[slot.plan_time] = tries.get(slot.plan_time, 0) + 1
         if slot.attempt < 3:
-            raise Unavailable(f"not yet, attempt {slot.attempt}")
+            raise OutsideUnavailable(f"not yet, attempt {slot.attempt}")
         return Outcome()
 
     async with ground.running(does) as scheduler:
@@ -139,7 +139,7 @@ async def test_a_slot_that_failed_too_long_ago_is_given_up_by_name(ground: Groun
     """INV-64."""
 
     async def does(slot: SlotRun) -> Outcome:
-        raise Unavailable("no")
+        raise OutsideUnavailable("no")
 
     made = await ground.schedule(expression="rate(1 second)", catch_up_seconds=2.0, retry_backoff=(2.5,))
     row = await ground.behind(made, timedelta(seconds=1))
@@ -384,7 +384,7 @@ async def test_slots_of_a_removed_schedule_come_to_an_end(ground: Ground) -> Non
     """INV-64."""
 
     async def does(slot: SlotRun) -> Outcome:
-        raise Unavailable("no")
+        raise OutsideUnavailable("no")
 
     row = await ground.behind(await ground.schedule(**AT_ONCE), timedelta(minutes=90))
     async with ground.running(does) as scheduler:
@@ -395,3 +395,22 @@ async def test_slots_of_a_removed_schedule_come_to_an_end(ground: Ground) -> Non
         await scheduler.tick()
     (slot,) = await ground.slots(row)
     assert (slot.status, slot.next_retry_at, slot.error_code) == ("FAILED", None, "schedule_removed")
+
+
+async def test_a_slot_waits_for_the_platform_in_its_attempt(ground: Ground) -> None:
+    """INV-182: a database that is away for a moment uses no attempt up."""
+    row = await ground.behind(await ground.schedule(**AT_ONCE), timedelta(minutes=90))
+    tries = 0
+
+    async def does(slot: SlotRun) -> Outcome:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise Unavailable("the database does not answer")
+        return Outcome()
+
+    async with ground.running(does) as scheduler:
+        await scheduler.tick()
+        await scheduler.running.drain()
+    assert {(slot.status, slot.attempt) for slot in await ground.slots(row)} == {("SUCCESS", 1)}
+    assert not [kind for kind, _, _ in await ground.events(row) if kind == "slot.attempt_failed"]

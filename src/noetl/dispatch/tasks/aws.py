@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from noetl.errors import ConfigError, Denied, NotFound, Unavailable, Unsupported
+from noetl.errors import ConfigError, Denied, NotFound, OutsideUnavailable, Unsupported
 
 
 def _library(name: str) -> Any:
@@ -45,8 +45,8 @@ def translated(what: str) -> Iterator[None]:
             raise NotFound(f"there is no such thing as {what} ({code})") from None
         if code.startswith(("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClient")):
             raise Denied(f"AWS does not let this identity use {what} ({code})") from None
-        raise Unavailable(f"AWS refuses a request to {what} ({code})") from None
+        raise OutsideUnavailable(f"AWS refuses a request to {what} ({code})") from None
     except (failures.NoCredentialsError, failures.PartialCredentialsError):
         raise Denied(f"there is no AWS identity to use {what} with", hint="give the process a role or keys") from None
     except failures.BotoCoreError as problem:
-        raise Unavailable(f"AWS does not answer for {what}: {type(problem).__name__}") from None
+        raise OutsideUnavailable(f"AWS does not answer for {what}: {type(problem).__name__}") from None

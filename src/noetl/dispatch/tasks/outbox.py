@@ -1,7 +1,7 @@
 """The outbox: what has to follow from events, done at least once, each row on its own, by whoever leases it first.
 
 Rows go in with their events; here they are leased, delivered and marked. One that keeps failing waits longer each time
-and in the end is dead: visible, and armed again by hand.
+and in the end is dead: visible, and armed again by hand. What fails because the platform is away never is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from noetl.dispatch.repeating import Repeating
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.tasks.backoff import OUTBOX as REDELIVERY
 from noetl.dispatch.tasks.backoff import Backoff
-from noetl.errors import NotFound
+from noetl.errors import NotFound, OutsideUnavailable, Unavailable
 from noetl.faults import reach
 from noetl.leases import operations, statements
 from noetl.leases.kinds import OUTBOX
@@ -171,7 +171,9 @@ class Outbox:
             return None, "Done", None
         told = f"{type(problem).__name__}: {problem}"[:_ERROR_CHARACTERS].replace("\x00", "")
         _log.warning("%s %s could not be delivered (try %d): %s", row.kind, row.payload, row.attempts, told)
-        if row.attempts >= self._max_attempts:
+        # While the platform itself is away nothing is given up, however long it takes.
+        is_away = isinstance(problem, Unavailable) and not isinstance(problem, OutsideUnavailable)
+        if row.attempts >= self._max_attempts and not is_away:
             return None, "Dead", told
         return self._backoff.seconds(row.attempts), "Pending", told
 

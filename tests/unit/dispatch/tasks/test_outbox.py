@@ -10,7 +10,7 @@ from tests.unit.dispatch.tasks.ground import Ground
 
 from noetl.dispatch.tasks.backoff import Backoff
 from noetl.dispatch.tasks.outbox import Outbox, OutboxRow
-from noetl.errors import NotFound, Unavailable
+from noetl.errors import NotFound, OutsideUnavailable, Unavailable
 from noetl.ledger.database import Database
 from noetl.ledger.postgres import PostgresLedger
 from noetl.model.stream import Scope
@@ -24,14 +24,15 @@ class Recorder:
         self.calls = 0
         self.poison = poison
         self.whole = whole
+        self.problem: Exception = OutsideUnavailable("it does not answer")
 
     async def __call__(self, scope: Scope, rows: Sequence[OutboxRow]) -> Mapping[str, Exception]:
         self.calls += 1
         bad = [row for row in rows if row.payload.get("partition_key") == self.poison]
         if bad and self.whole:
-            raise Unavailable("it does not answer")
+            raise self.problem
         self.seen += [row.payload.get("partition_key", row.payload.get("task_id")) for row in rows if row not in bad]
-        return {row.outbox_id: Unavailable("it does not answer") for row in bad}
+        return {row.outbox_id: self.problem for row in bad}
 
 
 async def _with_routes(ground: Ground) -> None:
@@ -53,7 +54,7 @@ async def test_one_poisoned_row_blocks_no_other_and_ends_as_dead(ground: Ground,
     assert sorted(recorder.seen) == ["day=1", "day=3"]
     (dead,) = await outbox.list_dead(ground.scope)
     assert (dead.payload["partition_key"], dead.attempts) == ("day=2", 3)
-    assert dead.last_error == "Unavailable: it does not answer"
+    assert dead.last_error == "OutsideUnavailable: it does not answer"
     recorder.poison = None
     assert await outbox.rearm(ground.scope, dead.outbox_id) == 1
     await outbox.drain()
@@ -130,3 +131,20 @@ async def test_a_dead_row_fails_its_run(database: Database, ledger: PostgresLedg
         "failed",
         "route_event could not be delivered: Unavailable: it does not answer",
     )
+
+
+async def test_no_row_is_given_up_while_the_platform_is_away(ground: Ground) -> None:
+    """INV-182: it is delivered once the platform answers, after however many tries."""
+    await _with_routes(ground)
+    recorder = Recorder("day=2")
+    recorder.problem = Unavailable("the database does not answer")
+    outbox = Outbox(
+        ground.database, {"route_event": recorder, "enqueue_task": Recorder()}, backoff=Backoff(0.0, 0.0),
+        max_attempts=3,
+    )  # fmt: skip
+    for _ in range(5):
+        await outbox.drain()
+    assert await outbox.list_dead(ground.scope) == []
+    recorder.poison = None
+    await outbox.drain()
+    assert sorted(recorder.seen) == ["day=1", "day=2", "day=3"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from noetl.dispatch.tasks.aws import client_of, translated
-from noetl.errors import InputError, Unavailable
+from noetl.errors import InputError, OutsideUnavailable
 from noetl.model.task import TaskGrant
 
 LIMIT_BYTES: Final = 256 * 1024
@@ -52,7 +52,7 @@ class LambdaInvoker:
                 self._client.invoke, FunctionName=function, InvocationType="Event", Payload=event
             )
         if answer["StatusCode"] != _TAKEN:
-            raise Unavailable(f"AWS Lambda answers {answer['StatusCode']} for the function {function}")
+            raise OutsideUnavailable(f"AWS Lambda answers {answer['StatusCode']} for the function {function}")
 
     async def close(self) -> None:
         """Let go of the connection."""

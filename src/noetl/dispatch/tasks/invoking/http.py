@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from noetl.errors import InputError, Unavailable
+from noetl.errors import InputError, OutsideUnavailable, Unavailable
 from noetl.model.task import TaskGrant
 from noetl.outgoing.reach import ANYWHERE, AddressRefused, Reach
 
@@ -44,10 +44,10 @@ class HttpInvoker:
         except AddressRefused as refused:
             raise InputError(f"config.url of job {grant.job}: {refused.message}", hint=refused.hint) from None
         except Unavailable as problem:
-            raise Unavailable(f"the function of job {grant.job} does not answer: {problem.message}") from problem
+            raise OutsideUnavailable(f"the function of job {grant.job} does not answer: {problem.message}") from problem
         status = answer.status
         if status >= 500 or status == 429:
-            raise Unavailable(f"the function of job {grant.job} answers {status}")
+            raise OutsideUnavailable(f"the function of job {grant.job} answers {status}")
         if not 200 <= status < 300:
             raise InputError(f"the function of job {grant.job} refuses the task with {status}")
 

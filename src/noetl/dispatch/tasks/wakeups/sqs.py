@@ -18,7 +18,7 @@ import orjson
 from noetl.dispatch.signal import Signal
 from noetl.dispatch.tasks.aws import client_of, translated
 from noetl.dispatch.tasks.wakeups.port import Wakeup
-from noetl.errors import ConfigError, NoetlError, Unavailable
+from noetl.errors import ConfigError, NoetlError, OutsideUnavailable
 from noetl.model.stream import Scope
 
 RECEIVE_SECONDS: Final = 5
@@ -153,7 +153,7 @@ class SqsWakeups:
         with translated(f"the SQS queue {queue}"):
             answer = await asyncio.to_thread(client.send_message_batch, QueueUrl=queue, Entries=entries)
         if answer.get("Failed"):
-            raise Unavailable(f"SQS did not take {len(answer['Failed'])} of {len(entries)} messages for {queue}")
+            raise OutsideUnavailable(f"SQS did not take {len(answer['Failed'])} of {len(entries)} messages for {queue}")
 
     async def _connected(self) -> Any:
         async with self._opening:
