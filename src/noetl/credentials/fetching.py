@@ -91,7 +91,7 @@ class Fetcher:
             return Fetched(_both(token), _TOKEN_SECONDS)
         if login.type == "service_account":
             reach = (await self._rights(scope)).reach
-            token, seconds = await google_access_token(entry.name, login.data, reach)
+            token, seconds = await google_access_token(entry.name, login.data, reach, scope)
             return Fetched(_both(token), min(seconds, entry.ttl or seconds))
         fetched = await self._oauth2(scope, entry, before)
         if "access_token" not in fetched.fields:
@@ -107,6 +107,7 @@ class Fetcher:
         if login is None or provider in OWN:
             granted.check(provider, scope)
         options = FetchOptions(
+            scope=scope,
             reach=granted.reach,
             identity=None if login is None else login.data,
             region=_text(entry, "region"),
@@ -138,7 +139,7 @@ class Fetcher:
         if login is None:
             granted.check("gcp", scope)
         identity = None if login is None else login.data
-        token, seconds = await google_id_token(entry.name, audience, identity, granted.reach)
+        token, seconds = await google_id_token(entry.name, audience, identity, granted.reach, scope)
         fields = {"token": token, "id_token": token, "token_type": "Bearer", "audience": audience}
         return Fetched(fields, min(seconds, entry.ttl or seconds), frozenset({"token_type", "audience"}))
 
