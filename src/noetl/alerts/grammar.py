@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from typing import Final
 
 from noetl.dag.alerting import CHANNEL_NAME, CONDITION, ROUTE, SEVERITY
-from noetl.dag.grammar import CREDENTIAL, DURATION
+from noetl.dag.grammar import CREDENTIAL
 from noetl.playbook.shapes import FLAG, TEXT, Choice, Either, Field, ListOf, MapOf, Record, Text, Whole
 
 NAME: Final = Text(r"[a-z][a-z0-9_-]{0,62}", "up to 63 small letters, digits, dashes and underscores")
 _URL: Final = Text(r"https?://[^\s@]+", "an address such as https://example.org/hook, without a password in it")
 _MAIL: Final = Text(r"[^@\s]+@[^@\s]+", "a mail address")
+_ATTEMPT: Final = Text(
+    r"[0-9]{1,4}ms|[0-5]?[0-9](?:\.[0-9]{1,9})?s|60s|1m", "a time of at most a minute with its unit: 500ms, 10s, 1m"
+)
 
 _SHARED: Final[Mapping[str, Field]] = {
     "kind": Field(Choice(("webhook", "slack", "mail")), "How it is reached.", required=True),
     "credential": Field(CREDENTIAL, "The credential that holds its secret."),
     "allow_private": Field(FLAG, "Whether it may be on this machine or in a private network; false if left out."),
-    "timeout": Field(DURATION, "How long one attempt may take; 10s if left out."),
+    "timeout": Field(_ATTEMPT, "How long one attempt may take, at most 60s; 10s if left out."),
 }
 _OWN: Final[Mapping[str, Mapping[str, Field]]] = {
     "webhook": {

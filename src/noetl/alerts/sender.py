@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from noetl.alerts.applied import AppliedRules
-from noetl.alerts.channels.port import ALLOWED, Channel, Message, SendFailed
+from noetl.alerts.channels.port import ALLOWED, Channel, Message, SendFailed, timeout_of
 from noetl.alerts.deliveries import Deliveries, Lease, Sending
 from noetl.credentials.redact import Redactor
 from noetl.credentials.secret import guarded, secrets_in
@@ -62,6 +62,7 @@ class Sender:
         self._every = every_seconds
         self._allow_private = allow_private
         self._rights = rights
+        self._draining: dict[Scope, asyncio.Task[None]] = {}
         self.news = Signal()
         """Touched when messages were made in this process."""
         self._repeating = Repeating(
@@ -75,11 +76,28 @@ class Sender:
     async def stop(self) -> None:
         """Stop; what is under way is left to whoever leases it next."""
         await self._repeating.stop()
+        draining = tuple(self._draining.values())
+        for one in draining:
+            one.cancel()
+        await asyncio.gather(*draining, return_exceptions=True)
 
     async def _look_once(self) -> float:
-        while await self.drain():
-            pass
+        # Nobody waits for another organization's receivers: each is drained on its own, and looked for again meanwhile.
+        for scope in await self._deliveries.scopes():
+            if scope not in self._draining:
+                self._draining[scope] = asyncio.create_task(self._drained(scope), name=f"noetl: alerts of {scope}")
         return self._every
+
+    async def _drained(self, scope: Scope) -> None:
+        try:
+            while await self.drain_scope(scope):
+                pass
+        except NoetlError as problem:
+            _log.warning("the alerts of %s could not be sent: %s", scope, problem.message)
+        except Exception:
+            _log.exception("sending the alerts of %s stumbled", scope)
+        finally:
+            del self._draining[scope]
 
     async def drain(self) -> int:
         """Send what is due in every organization, once, and return how many messages were taken."""
@@ -146,7 +164,10 @@ class Sender:
         redactor = Redactor(secrets_in(guarded(secret)))
         reach("delivery.before_send")
         try:
-            await channel.send(message, declared, secret)
+            async with asyncio.timeout(seconds := timeout_of(declared)):
+                await channel.send(message, declared, secret)
+        except TimeoutError:
+            raise SendFailed(f"it took longer than {seconds:g} seconds") from None
         except SendFailed as problem:
             said = redactor.text(problem.message)
             raise SendFailed(said, permanent=problem.permanent, after_seconds=problem.after_seconds) from None

@@ -95,7 +95,7 @@ class Fetcher:
         if login.type == "service_account":
             reach = (await self._rights(scope)).reach
             with _theirs():
-                token, seconds = await google_access_token(entry.name, login.data, reach)
+                token, seconds = await google_access_token(entry.name, login.data, reach, scope)
             return Fetched(_both(token), min(seconds, entry.ttl or seconds))
         fetched = await self._oauth2(scope, entry, before)
         if "access_token" not in fetched.fields:
@@ -111,6 +111,7 @@ class Fetcher:
         if login is None or provider in OWN:
             granted.check(provider, scope)
         options = FetchOptions(
+            scope=scope,
             reach=granted.reach,
             identity=None if login is None else login.data,
             region=_text(entry, "region"),
@@ -144,7 +145,7 @@ class Fetcher:
             granted.check("gcp", scope)
         identity = None if login is None else login.data
         with _theirs():
-            token, seconds = await google_id_token(entry.name, audience, identity, granted.reach)
+            token, seconds = await google_id_token(entry.name, audience, identity, granted.reach, scope)
         fields = {"token": token, "id_token": token, "token_type": "Bearer", "audience": audience}
         return Fetched(fields, min(seconds, entry.ttl or seconds), frozenset({"token_type", "audience"}))
 

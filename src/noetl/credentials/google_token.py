@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import json
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from noetl.credentials.providers.gcp import CLOUD, service_account
 from noetl.credentials.providers.port import client_library
 from noetl.errors import Denied, InputError, Unavailable
+from noetl.model.stream import Scope
 from noetl.outgoing.blocking import guarded_session
 from noetl.outgoing.reach import ANYWHERE, Reach
+from noetl.outgoing.waiting import waited
 
 _DEFAULT_SECONDS = 3_000.0
 
 
 async def google_id_token(
-    name: str, audience: str, identity: Mapping[str, Any] | None, reach: Reach = ANYWHERE
+    name: str, audience: str, identity: Mapping[str, Any] | None, reach: Reach = ANYWHERE, scope: Scope | None = None
 ) -> tuple[str, float]:
     """Return a token for the audience and how many seconds it lasts."""
     client_library("google.auth", "gcp")
-    token = await asyncio.to_thread(_fetch, name, audience, identity, reach)
+    token = await waited(scope, partial(_fetch, name, audience, identity, reach))
     return token, seconds_left(token, time.time())
 
 
-async def google_access_token(name: str, identity: Mapping[str, Any], reach: Reach = ANYWHERE) -> tuple[str, float]:
+async def google_access_token(
+    name: str, identity: Mapping[str, Any], reach: Reach = ANYWHERE, scope: Scope | None = None
+) -> tuple[str, float]:
     """Return a token for the APIs of Google Cloud and how many seconds it lasts."""
     client_library("google.auth", "gcp")
-    return await asyncio.to_thread(_access, name, identity, reach), _DEFAULT_SECONDS
+    return await waited(scope, partial(_access, name, identity, reach)), _DEFAULT_SECONDS
 
 
 def seconds_left(token: str, now: float) -> float:

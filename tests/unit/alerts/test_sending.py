@@ -15,10 +15,12 @@ from tests.unit.alerts.conftest import Desk, hook_rules
 from tests.unit.alerts.receiving import Letters, Receiver, posting, receiving
 
 from noetl.alerts.channels.mail import MailChannel
-from noetl.alerts.channels.port import SendFailed
+from noetl.alerts.channels.port import Message, SendFailed, timeout_of
 from noetl.alerts.deliveries import Deliveries, Lease
+from noetl.alerts.document import AlertsInvalid, parse_alerts
 from noetl.dispatch.tasks.backoff import Backoff
 from noetl.errors import InputError, LeaseLost
+from noetl.model.stream import Scope
 from noetl.runtime.alerts import CHANNELS
 from noetl.testing.playbook_runs import playbook
 from noetl.testing.playbooks import Playbooks
@@ -335,3 +337,58 @@ async def test_secrets_of_channels_stand_in_no_event_and_no_error(
     assert "the channel's credential cannot be had" in str(rows["none"].error)
     assert CANARY not in await desk.told()
     assert CANARY not in caplog.text
+
+
+async def test_a_receiver_that_hangs_keeps_no_other_organization_waiting(desk: Desk, playbooks: Playbooks) -> None:
+    """INV-80: each organization is sent for on its own, and later messages of others go out meanwhile."""
+    hanging, go_on = asyncio.Event(), asyncio.Event()
+    got: asyncio.Queue[str] = asyncio.Queue()
+
+    class Hanging:
+        async def send(self, message: Message, declared: Any, secret: Any) -> None:
+            if message.tenant_id == "default":
+                hanging.set()
+                await go_on.wait()
+            await got.put(message.tenant_id)
+
+    other = Desk(playbooks, Scope("other", "other"))
+    rules = "kind: Alerts\nname: ops\nchannels: {hook: {kind: webhook, url: 'https://example.org/', timeout: 60s}}\nrules: []"
+    for one in (desk, other):
+        await one.apply(rules)
+    sender = desk.sender({"webhook": Hanging()})
+    sender.start()
+    try:
+        await desk.parts.trying.make(desk.scope, "hook")
+        async with asyncio.timeout(40):
+            await hanging.wait()
+            for _ in range(2):
+                await desk.parts.trying.make(other.scope, "hook")
+                assert await got.get() == "other"
+    finally:
+        go_on.set()
+        await sender.stop()
+
+
+async def test_an_attempt_ends_with_its_time_whatever_its_channel_does(desk: Desk, playbooks: Playbooks) -> None:
+    """INV-80."""
+
+    class Deaf:
+        async def send(self, message: Message, declared: Any, secret: Any) -> None:
+            await asyncio.Event().wait()
+
+    text = "kind: Alerts\nname: ops\nchannels: {ops: {kind: slack, url: 'https://example.org/', timeout: 100ms}}\n"
+    await failed_run(desk, playbooks, text + "rules: [{name: failed, on: run_failed, channels: [ops]}]")
+    async with asyncio.timeout(60):
+        await desk.sender({"slack": Deaf()}).drain()
+    (row,) = await desk.deliveries()
+    assert "it took longer than 0.1 seconds" in str(row.error)
+
+
+@pytest.mark.parametrize("timeout", ["61s", "2m", "1h", "9999d", "100000ms"])
+def test_an_attempt_takes_a_minute_at_most(timeout: str) -> None:
+    """INV-80: also where a channel was applied before that was so."""
+    text = "kind: Alerts\nname: ops\nchannels: {{ops: {{kind: slack, url: 'https://a/', timeout: {}}}}}\nrules: []"
+    with pytest.raises(AlertsInvalid, match="at most a minute"):
+        parse_alerts(text.format(timeout))
+    assert timeout_of({"timeout": timeout}) == 60.0
+    assert parse_alerts(text.format("60s")).channels["ops"]["timeout"] == "60s"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import smtplib
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from email.message import EmailMessage
-from typing import Any
+from typing import Any, Final
 
 from noetl.alerts.channels.port import Message, SendFailed, first_of, reach_of, timeout_of
 from noetl.errors import Unavailable
+from noetl.model.stream import Scope
+from noetl.outgoing.deadline import Deadline, connected
 from noetl.outgoing.reach import Address, AddressRefused
+from noetl.outgoing.waiting import waited
+
+_LINES: Final = 100
 
 
 class MailChannel:
@@ -33,8 +36,13 @@ class MailChannel:
         if user is not None and safety == "none":
             raise SendFailed(f"no password is sent to {host} in the clear", permanent=True)
 
+        seconds = timeout_of(declared)
+
         def hand_over() -> None:
-            with _client([str(one) for one in known], host, port, timeout_of(declared), self._tls(), safety) as client:
+            with (
+                Deadline(seconds) as deadline,
+                _client([str(one) for one in known], host, port, seconds, self._tls(), safety, deadline) as client,
+            ):
                 if safety == "starttls":
                     client.starttls(context=self._tls())
                 if user is not None:
@@ -42,7 +50,7 @@ class MailChannel:
                 client.send_message(letter)
 
         try:
-            await asyncio.to_thread(hand_over)
+            await waited(Scope(message.tenant_id, message.organization_id), hand_over)
         except smtplib.SMTPResponseException as problem:
             permanent = problem.smtp_code in (550, 552, 554)
             raise SendFailed(f"{host} answered {problem.smtp_code}", permanent=permanent) from None
@@ -79,26 +87,56 @@ def _listed(written: str | list[str]) -> list[str]:
     return [written] if isinstance(written, str) else list(written)
 
 
-def _client(
-    addresses: list[str], host: str, port: int, timeout: float, tls: ssl.SSLContext, safety: str
-) -> smtplib.SMTP:
-    def connect(chosen: int, seconds: float) -> socket.socket:
-        for address in addresses[:-1]:
-            with suppress(OSError):
-                return socket.create_connection((address, chosen), seconds)
-        return socket.create_connection((addresses[-1], chosen), seconds)
+class _Brief(smtplib.SMTP):
+    """Takes replies of few lines: Python's own client gathers them for as long as more are announced."""
 
-    class Plain(smtplib.SMTP):
+    def getreply(self) -> tuple[int, bytes]:
+        """Read one reply."""
+        assert self.sock is not None
+        self.file = _Lines(self.sock.makefile("rb")) if self.file is None else self.file
+        self.file.left = _LINES
+        return super().getreply()
+
+
+class _Lines:
+    """What a server says, of which few lines are read at a time."""
+
+    def __init__(self, said: Any) -> None:
+        self._said = said
+        self.left = 0
+
+    def readline(self, most: int) -> bytes:
+        """Read the next line, unless there were too many."""
+        self.left -= 1
+        if self.left < 0:
+            raise OSError("the reply is too long")
+        return bytes(self._said.readline(most))
+
+    def close(self) -> None:
+        """Read no more."""
+        self._said.close()
+
+
+def _client(
+    addresses: list[str],
+    host: str,
+    port: int,
+    timeout: float,
+    tls: ssl.SSLContext,
+    safety: str,
+    deadline: Deadline,
+) -> smtplib.SMTP:
+    class Plain(_Brief, smtplib.SMTP):
         """Connects to an address that was judged; names are checked against the host."""
 
         def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-            return connect(port, timeout)
+            return connected(addresses, port, timeout, deadline)
 
-    class Safe(smtplib.SMTP_SSL):
+    class Safe(_Brief, smtplib.SMTP_SSL):
         """The same, with TLS from the first byte."""
 
         def _get_socket(self, host: str, port: int, timeout: float) -> ssl.SSLSocket:
-            return self.context.wrap_socket(connect(port, timeout), server_hostname=host)
+            return self.context.wrap_socket(connected(addresses, port, timeout, deadline), server_hostname=host)
 
     own = socket.gethostname()
     if safety == "tls":

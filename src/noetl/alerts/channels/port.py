@@ -13,6 +13,9 @@ from noetl.outgoing.reach import Reach
 ALLOWED: Final = "allowed addresses"
 """Under this name, which no document can use, a sender adds what its settings allow to a channel."""
 
+LONGEST_ATTEMPT: Final = 60.0
+"""Seconds that one attempt takes at most."""
+
 
 class SendFailed(NoetlError):
     """A message could not be handed over. `permanent` means that no further attempt can succeed."""
@@ -78,7 +81,8 @@ def timeout_of(declared: Mapping[str, Any]) -> float:
     """Return how many seconds one attempt may take."""
     from noetl.dag.durations import seconds_of
 
-    return seconds_of(str(declared.get("timeout", "10s")))
+    # Channels that were applied before there was a bound may have more.
+    return min(seconds_of(str(declared.get("timeout", "10s"))), LONGEST_ATTEMPT)
 
 
 def first_of(secret: Mapping[str, Any], *names: str) -> str | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import re
+from functools import partial
 from typing import Any
 
 from noetl.credentials.providers.port import FetchOptions, client_library, fields_of, needed
 from noetl.errors import ConfigError, Denied, InputError, NotFound, Unavailable
+from noetl.outgoing.waiting import waited
 
 _DENIED = (
     "AccessDenied",
@@ -29,7 +30,7 @@ class AwsSecrets:
     async def fetch(self, name: str, options: FetchOptions) -> dict[str, str]:
         """Return the fields of a secret by name or ARN; `version` is a version id or a stage such as AWSPREVIOUS."""
         client_library("boto3", "aws")
-        return await asyncio.to_thread(_read, name, options)
+        return await waited(options.scope, partial(_read, name, options))
 
 
 def _read(name: str, options: FetchOptions) -> dict[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from noetl.credentials.providers.port import FetchOptions, client_library, fields_of, needed
 from noetl.errors import ConfigError, Denied, NotFound, Unavailable
+from noetl.outgoing.waiting import waited
 
 _NAME = re.compile(r"[A-Za-z0-9-]{3,24}")
 _CLOUDS = re.compile(r"[a-z0-9-]+\.vault\.(?:azure\.net|azure\.cn|usgovcloudapi\.net)")
@@ -21,7 +22,7 @@ class AzureSecrets:
         """Return the fields of a secret; the further option `vault` is the vault's name or its URL."""
         client_library("azure.keyvault.secrets", "azure")
         client_library("azure.identity", "azure")
-        return await asyncio.to_thread(_read, name, vault_url(name, options), options)
+        return await waited(options.scope, partial(_read, name, vault_url(name, options), options))
 
 
 def vault_url(name: str, options: FetchOptions) -> str:

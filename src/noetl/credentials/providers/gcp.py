@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from noetl.credentials.providers.port import FetchOptions, client_library, fields_of
 from noetl.errors import ConfigError, Denied, InputError, NotFound, Unavailable
 from noetl.outgoing.blocking import guarded_session
 from noetl.outgoing.reach import Reach
+from noetl.outgoing.waiting import waited
 
 CLOUD = "https://www.googleapis.com/auth/cloud-platform"
 _SECONDS = 30.0
@@ -26,7 +27,7 @@ class GcpSecrets:
     async def fetch(self, name: str, options: FetchOptions) -> dict[str, str]:
         """Return the fields of `projects/P/secrets/S[/versions/V]`, or of `S` with the further option `project`."""
         client_library("google.cloud.secretmanager", "gcp")
-        return await asyncio.to_thread(_read, resource_name(name, options), options)
+        return await waited(options.scope, partial(_read, resource_name(name, options), options))
 
 
 def resource_name(name: str, options: FetchOptions) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from noetl.errors import InputError, Unsupported
+from noetl.model.stream import Scope
 from noetl.outgoing.reach import ANYWHERE, Reach
 
 WHOLE = "value"
@@ -21,6 +22,8 @@ class FetchOptions:
 
     identity: Mapping[str, Any] | None = field(default=None, repr=False)
     """The data of the credential to log in with; None uses the identity of this process."""
+    scope: Scope | None = None
+    """Whose secret it is: each organization has few fetches under way."""
     reach: Reach = ANYWHERE
     """Where the provider may be."""
     region: str | None = None

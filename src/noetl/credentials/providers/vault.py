@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from noetl.credentials.providers.port import FetchOptions, client_library, needed
 from noetl.errors import ConfigError, Denied, InputError, NotFound, Unavailable
 from noetl.outgoing.blocking import guarded_session
+from noetl.outgoing.waiting import waited
 
 _SECONDS = 30
 
@@ -26,7 +27,7 @@ class VaultSecrets:
     async def fetch(self, name: str, options: FetchOptions) -> dict[str, str]:
         """Return the fields of the secret at a path; `mount` and `kv_version` are further options."""
         client_library("hvac", "vault")
-        return await asyncio.to_thread(self._read, name, options)
+        return await waited(options.scope, partial(self._read, name, options))
 
     def _read(self, name: str, options: FetchOptions) -> dict[str, str]:
         hvac = client_library("hvac", "vault")

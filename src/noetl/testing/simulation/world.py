@@ -242,10 +242,11 @@ class SharedPlans(Plans):
 
     async def get(self, scope: Scope, catalog_id: str, text: Callable[[], Any]) -> Plan:
         """Return the plan of a version."""
-        found = self._used((scope, catalog_id))
-        if found is None:
-            found = self._kept[scope, catalog_id] = _plan(await text())
-        return found
+        key = (scope, catalog_id)
+        if (found := self._kept.get(key)) is not None:
+            return found
+        source: str = await text()
+        return self._kept.keep(key, _plan(source), len(source))
 
 
 @lru_cache(64)
