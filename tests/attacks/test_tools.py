@@ -156,7 +156,8 @@ async def test_tools_send_read_and_open_nothing_that_is_hidden(caller: Caller, h
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("passfile={home}/postgres.pgpass", "passfile"),
+        ("passfile={home}/postgres.pgpass", "hidden from tasks"),
+        ("passfile={home}/../link.csv", "hidden from tasks"),
         ("service=ours", "service"),
         ("servicefile={home}/services", "servicefile"),
         ("sslmode=require&sslkey={home}/keys/key", "hidden from tasks"),

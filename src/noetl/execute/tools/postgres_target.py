@@ -44,8 +44,8 @@ _BYTES: Mapping[str, Callable[[bytes], str]] = {
     "pg_snapshot": snapshot,
     "txid_snapshot": snapshot,
 }
-_OF_THIS_ACCOUNT = ("passfile", "service", "servicefile")
-_TLS_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl", "sslcrldir")
+_SERVICES = ("service", "servicefile")
+_FILES = ("passfile", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslcrldir")
 _TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl")
 
 
@@ -136,10 +136,11 @@ def _dsn_fields(dsn: str) -> dict[str, str]:
 
 def refuse_files(given: Mapping[str, str]) -> None:
     """Refuse parameters of a connection that would make this process read passwords, or files that are hidden from tasks."""
-    refused = [name for name in _OF_THIS_ACCOUNT if name in given]
-    if refused:
-        raise BadTarget(f"the postgres credential may not name a {refused[0]}: give the password itself")
-    for name in _TLS_FILES:
+    for name in _SERVICES:
+        if name in given:
+            # Such a file may name any other.
+            raise BadTarget(f"the postgres credential may not name a {name}: give the connection itself")
+    for name in _FILES:
         if given.get(name):
             refuse_hidden(given[name])
 
