@@ -1,5 +1,7 @@
-"""Heads in S3 with object lock: each is an object of its own that nobody can replace or remove until its time is over.
+"""Heads in S3 with object lock: each is an object of its own, of which nobody can change or remove a version until its time is over.
 
+S3 takes a newer version of a locked object, and gives that to whoever asks for none in particular. The digest in the key tells
+which content was meant, and the oldest version is the one that was there first.
 The request is signed here (AWS Signature Version 4), since the object store's client cannot ask for a lock.
 """
 
@@ -37,8 +39,12 @@ class LockedBucket:
         self._now = now
 
     def key(self, head: Head) -> str:
-        """Return the key of a head, the same for everybody who publishes it."""
-        return f"{self._settings.prefix}/{head.ledger}/{head.shard:02d}/{head.size:019d}.json"
+        """Return the key of a head: by size, and with the SHA-256 of the object's content.
+
+        Another head of the same size, such as one that is signed after a restore, is another object beside it.
+        """
+        digest = sha256(head.line().encode()).hexdigest()
+        return f"{self._settings.prefix}/{head.ledger}/{head.shard:02d}/{head.size:019d}-{digest}.json"
 
     async def publish(self, head: Head) -> None:
         """Put a head under its lock."""

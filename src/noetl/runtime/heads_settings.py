@@ -19,7 +19,9 @@ class HeadBucket(Section):
     )
     secret_key: SecretText | None = Field(default=None, description="The secret of that key.")
     lock_days: Count = Field(
-        default=3650, description="Days for which a head is locked in compliance mode: nobody can remove or replace it."
+        default=3650,
+        description="Days for which a head is locked in compliance mode: nobody can change or remove the version that was put; "
+        "newer ones count for nothing.",
     )
 
 
