@@ -7,10 +7,10 @@ from collections.abc import Collection
 
 from bench.figure import Figure, paired
 from bench.pipeline_ground import PipelineGround, open_pipeline_ground
-from noetl.dispatch.changes.backfill_plans import BackfillPlan
-from noetl.dispatch.changes.changes import Changes
-from noetl.dispatch.changes.means import Located
-from noetl.runtime.changes import changes_of
+from noetl.pipelines.changes.backfills.preview import BackfillPlan
+from noetl.pipelines.changes.context import Located
+from noetl.pipelines.changes.engine import Changes
+from noetl.runtime.assembly.changes import changes_of
 
 PARTITIONS = 100_000
 ROUNDS = 5

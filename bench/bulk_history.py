@@ -11,8 +11,7 @@ from typing import Final
 import asyncpg
 
 from bench.ground import SCOPE
-from noetl.model.shard import SHARD_COUNT
-from noetl.model.stream import execution_stream
+from noetl.model.stream import SHARD_COUNT, execution_stream
 
 EVENTS_EACH: Final = 100
 FRAMES_EACH: Final = (EVENTS_EACH - 6) // 2

@@ -13,11 +13,11 @@ from typing import Final
 from bench.bulk_history import many_executions
 from bench.figure import Figure, alternating
 from bench.pipeline_ground import PipelineGround, open_pipeline_ground
+from noetl.kernel.replay.as_of import AsOf
+from noetl.kernel.replay.replay import ReplayedState
 from noetl.model.mark import Mark
-from noetl.replay.as_of import AsOf
-from noetl.replay.replay import ReplayedState
-from noetl.runtime.bulk_replay import Source, open_bulk_replay
-from noetl.runtime.event_lake import open_event_lake
+from noetl.runtime.spark.bulk_replay import Source, open_bulk_replay
+from noetl.runtime.spark.event_lake import open_event_lake
 
 EXECUTIONS: Final = 20_000
 ROUNDS: Final = 3

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Collection
 from bench.append import APPENDERS, BATCHES, EACH, batches, items, one_by_one
 from bench.figure import Figure, paired
 from bench.ground import Ground, ground
-from noetl.ledger import batch, normalizer
-from noetl.runtime.migrate import SCHEMA
+from noetl.kernel.ledger import batch, normalizer
+from noetl.runtime.postgres.migrations import SCHEMA
 
 ROUNDS = 15
 _LINKING = ("add_link", "link_appends")

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 from bench.figure import Figure, paired
 from bench.pipeline_ground import PipelineGround, open_pipeline_ground
-from noetl.ledger.transition import Transition
+from noetl.kernel.ledger.transition import Transition
 from noetl.model.event import time_text
-from noetl.schedule.drafts import Said, ScheduleDrafts, Told
-from noetl.schedule.handlers import Outcome, PlatformJobs, SlotRun
-from noetl.schedule.rows import DUE_COLUMNS
-from noetl.schedule.scheduler import LIMITS, Scheduler
-from noetl.schedule.spec import Named
-from noetl.testing.drafts import PRODUCER
+from noetl.services.schedule.drafts import Said, ScheduleDrafts, Told
+from noetl.services.schedule.handlers.port import Outcome, PlatformJobs, SlotRun
+from noetl.services.schedule.rows import DUE_COLUMNS
+from noetl.services.schedule.scheduler import LIMITS, Scheduler
+from noetl.services.schedule.spec import Named
+from noetl.testing.samples.drafts import PRODUCER
 
 SCHEDULES = 10_000
 ROUNDS = 5

@@ -12,12 +12,12 @@ from typing import Any
 import asyncpg
 
 from bench.ground import folder_for_server
-from noetl.catalog.playbooks import Entry
-from noetl.dispatch.engine import Engine
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.runtime.engine import open_engine, open_worker
-from noetl.runtime.run import RUN_SLOTS
-from noetl.runtime.settings import Settings
+from noetl.engine.catalog.playbooks import Entry
+from noetl.engine.dispatch.engine import Engine
+from noetl.runtime.assembly.engine import open_engine, open_worker
+from noetl.runtime.commands.run import RUN_SLOTS
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
 
 

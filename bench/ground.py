@@ -12,15 +12,15 @@ from pathlib import Path
 import asyncpg
 import orjson
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.envelope.columns import EVENT_COLUMNS
 from noetl.model.event import JSON_FIELDS, Draft
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.runtime import migrate
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.testing.drafts import Drafts
+from noetl.runtime.postgres import migrations
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.testing.samples.drafts import Drafts
 
 SCOPE = Scope("default", "default")
 FLOOR_SHARD = 99
@@ -87,7 +87,7 @@ async def ground() -> AsyncIterator[Ground]:
     server = EmbeddedServer(folder / "home")
     try:
         with server:
-            migrate.upgrade(server.url())
+            migrations.upgrade(server.url())
             database = Database(server.url(), as_roles=True)
             ledger = PostgresLedger(database)
             # The owner may insert; the policies bind it to the tenant like everybody else.

@@ -13,8 +13,8 @@ from bench.pipeline_ground import open_pipeline_ground
 from bench.query import asked, built
 from bench.spark_floor import SparkFloor
 from bench.spark_job import INPUT, SQL
-from noetl.query.queries import Queries
-from noetl.runtime.queries import open_queries
+from noetl.runtime.assembly.queries import open_queries
+from noetl.services.query.queries import Queries
 
 JOB_ROUNDS = 9
 QUERY_ROUNDS = 41

@@ -16,8 +16,8 @@ from bench.figure import Figure, alternating
 from bench.pipeline_ground import PipelineGround, open_pipeline_ground
 from noetl.model.mark import Mark
 from noetl.model.stream import execution_stream
-from noetl.runtime.event_lake import EventLake, open_event_lake
-from noetl.testing.drafts import Drafts
+from noetl.runtime.spark.event_lake import EventLake, open_event_lake
+from noetl.testing.samples.drafts import Drafts
 
 EXECUTIONS: Final = 10_000
 """Of a hundred events each."""

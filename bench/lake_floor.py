@@ -36,9 +36,9 @@ async def start() -> SparkFloor:
 
 def main() -> None:
     """Serve commands until stdin ends."""
-    from noetl.spark.java import find_java
-    from noetl.spark.options import SparkOptions
-    from noetl.spark.session import configuration
+    from noetl.spark.session.java import find_java
+    from noetl.spark.session.options import SparkOptions
+    from noetl.spark.session.session import configuration
 
     scratch = Path(tempfile.mkdtemp(prefix="noetl-bench-spark-"))
     options = SparkOptions(home=str(scratch), cache=str(scratch), master="local[*]")

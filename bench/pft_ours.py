@@ -13,11 +13,11 @@ from typing import Any
 
 import uvloop
 
-from noetl.credentials.keyring import KeyRing
-from noetl.credentials.store import CredentialStore
-from noetl.runtime.run import run_playbook
-from noetl.runtime.settings import Settings
+from noetl.runtime.commands.run import run_playbook
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import open_runtime
+from noetl.services.credentials.keyring import KeyRing
+from noetl.services.credentials.store import CredentialStore
 
 CREDENTIAL = "pg_local"
 

@@ -12,12 +12,12 @@ from typing import Any
 import asyncpg
 
 from bench.ground import folder_for_server
-from noetl.catalog.bundles import read_bundle
+from noetl.pipelines.catalog.dags.bundles import read_bundle
 from noetl.pipelines.pipelines import Pipelines
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.runtime.engine import open_engine
-from noetl.runtime.pipelines import lake_of, open_pipelines, open_task_worker
-from noetl.runtime.settings import Settings
+from noetl.runtime.assembly.engine import open_engine
+from noetl.runtime.assembly.pipelines import lake_of, open_pipelines, open_task_worker
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
 
 

@@ -20,18 +20,17 @@ from typing import Final
 from bench.bulk_history import many_executions
 from bench.figure import Figure
 from bench.ground import SCOPE, Ground, ground
-from noetl.ledger.archive.retention import ensure_partitions
-from noetl.ledger.history import History
+from noetl.kernel.ledger.archive.retention import ensure_partitions
+from noetl.kernel.ledger.history import History
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.kernel.replay.as_of import AsOf
+from noetl.kernel.replay.replay import Replay
 from noetl.model.mark import Mark
-from noetl.model.shard import SHARD_COUNT
-from noetl.model.stream import loop_stream
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.upcast import Upcasters
-from noetl.replay.as_of import AsOf
-from noetl.replay.replay import Replay
-from noetl.runtime.store_settings import EventStore
+from noetl.model.stream import SHARD_COUNT, loop_stream
+from noetl.runtime.settings.stores import EventStore
 
 EXECUTIONS: Final = int(os.environ.get("BENCH_EXECUTIONS", "3000"))
 """A hundred events each: enough that how a run begins, and who is the last to end it, hardly count."""

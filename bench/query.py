@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 from bench.figure import Figure, alternating
 from bench.pipeline_ground import PipelineGround, open_pipeline_ground
 from noetl.model.task import PartitionWrite, TaskReport
-from noetl.pipelines.arrow_types import fields_of
-from noetl.pipelines.lake_files import LakeFiles
-from noetl.query.access import Asker
-from noetl.query.queries import Queries
-from noetl.query.question import Question
-from noetl.runtime.pipelines import lake_of
-from noetl.runtime.queries import open_queries
-from noetl.spark.lake import commit_directory
+from noetl.pipelines.tables.column_types import fields_of
+from noetl.pipelines.tables.lake_files import LakeFiles
+from noetl.runtime.assembly.pipelines import lake_of
+from noetl.runtime.assembly.queries import open_queries
+from noetl.services.query.access import Asker
+from noetl.services.query.queries import Queries
+from noetl.services.query.question import Question
+from noetl.spark.lake.storage import commit_directory
 
 DAYS: Final = 20
 ROWS_OF_A_DAY: Final = 50_000

@@ -16,14 +16,14 @@ import orjson
 from bench.figure import Figure, alternating
 from bench.ground import SCOPE, Ground, ground
 from bench.history import long_execution
-from noetl.ledger.history import History
-from noetl.ledger.rows import COLUMNS, JSON_PLACES
+from noetl.kernel.ledger.history import History
+from noetl.kernel.ledger.rows import COLUMNS, JSON_PLACES
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.kernel.replay.replay import Replay
 from noetl.model.stream import execution_stream
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.upcast import Upcasters
-from noetl.replay.replay import Replay
 
 EVENTS = int(os.environ.get("BENCH_EVENTS", "1000000"))
 MEMORY_EVENTS = int(os.environ.get("BENCH_MEMORY_EVENTS", "5000000"))
@@ -112,10 +112,10 @@ async def _memory(on: Ground, execution_id: int) -> Figure:
 async def _replay_once(url: str, execution_id: int) -> None:
     import resource
 
-    from noetl.ledger.database import Database
-    from noetl.ledger.postgres import PostgresLedger
-    from noetl.payloads.memory import MemoryPayloadStore
-    from noetl.project.memory import MemoryProjectionStore
+    from noetl.kernel.ledger.postgres.database import Database
+    from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+    from noetl.kernel.payloads.memory import MemoryPayloadStore
+    from noetl.kernel.projections.stores.memory import MemoryProjectionStore
 
     database = Database(url, as_roles=True)
     payloads = MemoryPayloadStore()

@@ -57,9 +57,9 @@ class SparkFloor:
 
 def main(master: str) -> None:
     """Serve commands until stdin ends."""
-    from noetl.spark.java import find_java
-    from noetl.spark.options import SparkOptions
-    from noetl.spark.session import configuration
+    from noetl.spark.session.java import find_java
+    from noetl.spark.session.options import SparkOptions
+    from noetl.spark.session.session import configuration
 
     scratch = Path(tempfile.mkdtemp(prefix="noetl-bench-spark-"))
     options = SparkOptions(home=str(scratch), cache=str(scratch), master=master)
@@ -89,8 +89,8 @@ def main(master: str) -> None:
 
 def query(session: Any, out: Path, files: list[str], sql: str, *, checksums: bool = False) -> None:
     """Read files, run one query over them as `input`, write Parquet; with page checksums verified and written, or without."""
-    from noetl.spark.reading import VERIFY_PAGES
-    from noetl.spark.writing import WRITE_CHECKSUMS
+    from noetl.spark.lake.reader import VERIFY_PAGES
+    from noetl.spark.lake.writer import WRITE_CHECKSUMS
 
     told = str(checksums).lower()
     session.read.option(VERIFY_PAGES, told).parquet(*files).createOrReplaceTempView("input")

@@ -44,7 +44,7 @@ async def _on_files() -> Figure:
 
 
 async def _on_obstore() -> Figure:
-    from noetl.testing.s3 import running_s3
+    from noetl.testing.servers.s3 import running_s3
 
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="noetl-bench-s3-"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.figure import Figure
 from bench.ground import folder_for_server
-from noetl.runtime.embedded import EmbeddedServer
+from noetl.runtime.postgres.embedded import EmbeddedServer
 
 ROUNDS = 7
 
@@ -20,7 +20,7 @@ _START = """
 import sys, time
 from pathlib import Path
 began = time.perf_counter()
-from noetl.runtime.embedded import EmbeddedServer
+from noetl.runtime.postgres.embedded import EmbeddedServer
 with EmbeddedServer(Path(sys.argv[1])):
     sys.stdout.write(str(time.perf_counter() - began))
 """

@@ -17,21 +17,20 @@ from nats.js.client import JetStreamContext
 from bench.bulk_history import many_executions
 from bench.figure import Figure, alternating
 from bench.ground import ground
-from noetl.leases.shards import ShardLeases
-from noetl.ledger.database import Database
-from noetl.ledger.notifier import listening
-from noetl.ledger.write_path import WritePath
+from noetl.kernel.leases.shards import ShardLeases
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.notifier import listening
+from noetl.kernel.ledger.postgres.write_path import WritePath
+from noetl.kernel.stream.encoding import fact_message, message_of
+from noetl.kernel.stream.losses.journal import Journal
+from noetl.kernel.stream.nats.connection import NatsConnection
+from noetl.kernel.stream.nats.stream import NatsStream
+from noetl.kernel.stream.port import EVENTS, WRITES, Message
+from noetl.kernel.stream.relay.relay import Relay
+from noetl.kernel.stream.write_path.facts import Facts
 from noetl.model.event import Draft, Event
-from noetl.runtime.nats_server import running_nats
-from noetl.stream.encoding import message_of
-from noetl.stream.facts import Facts
-from noetl.stream.journal import Journal
-from noetl.stream.nats import NatsStream
-from noetl.stream.nats_connection import NatsConnection
-from noetl.stream.port import EVENTS, WRITES, Message
-from noetl.stream.relay import Relay
-from noetl.stream.row_body import fact_message
-from noetl.testing.drafts import PRODUCER
+from noetl.runtime.nats.server import running_nats
+from noetl.testing.samples.drafts import PRODUCER
 
 ROUNDS = 7
 MESSAGES = 10_000

@@ -8,12 +8,12 @@ from collections.abc import Collection
 
 from bench.figure import Figure, paired
 from bench.pipeline_ground import PipelineGround, open_pipeline_ground
-from noetl.dispatch.drafts import Drafting
-from noetl.dispatch.tasks.creating import Creating
+from noetl.engine.dispatch.drafts import Drafting
 from noetl.model.task import TaskReport
-from noetl.plan.identity import task_id
-from noetl.plan.wanted_values import WantedTask
-from noetl.testing.drafts import PRODUCER
+from noetl.pipelines.plan.identity import task_id
+from noetl.pipelines.plan.wanted_values import WantedTask
+from noetl.pipelines.tasks.routing.creation import Creating
+from noetl.testing.samples.drafts import PRODUCER
 
 TASKS = 2_000
 CLIENTS = 16

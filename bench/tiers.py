@@ -19,17 +19,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.figure import Figure, alternating
+from noetl.kernel.payloads.codec import ARROW_STREAM, EncodedTable, decode_table, encode_table
+from noetl.kernel.payloads.consumers import Origin, producing
+from noetl.kernel.payloads.disk import DiskCache
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
+from noetl.kernel.payloads.shared_memory.node import NodeDirectory
+from noetl.kernel.payloads.shared_memory.shm import SharedMemory, memory_directory
+from noetl.kernel.payloads.tiers import TieredPayloads, Tiers
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.chain import TieredPayloads
-from noetl.payloads.codec import ARROW_STREAM, EncodedTable, decode_table, encode_table
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.payloads.disk import DiskCache
-from noetl.payloads.node import NodeDirectory
-from noetl.payloads.origin import Origin, producing
-from noetl.payloads.shm import SharedMemory, memory_directory
-from noetl.payloads.tiers import Tiers
-from noetl.testing.s3 import running_s3
+from noetl.testing.servers.s3 import running_s3
 
 SCOPE: Final = Scope("default", "default")
 LARGE_ROWS: Final = 4_000_000

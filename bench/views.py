@@ -15,16 +15,16 @@ from bench.figure import Figure, paired
 from bench.ground import SCOPE, Ground, folder_for_server, ground
 from bench.history import long_execution
 from bench.views_floor import ViewsFloor, median_ms
-from noetl.dispatch.drafts import Drafting
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.spark.drivers import Drivers
-from noetl.spark.options import SparkOptions
+from noetl.engine.dispatch.drafts import Drafting
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.language.view.document import parse_view
+from noetl.services.views.run import Surroundings, ViewRun
+from noetl.services.views.sinks.own_rows import OwnRows
+from noetl.services.views.versions import Versions
+from noetl.spark.drivers.pool import Drivers
+from noetl.spark.session.options import SparkOptions
 from noetl.spark.source.options import source_options
-from noetl.testing.drafts import PRODUCER
-from noetl.views.document import parse_view
-from noetl.views.own_rows import OwnRows
-from noetl.views.running import Surroundings, ViewRun
-from noetl.views.versions import Versions
+from noetl.testing.samples.drafts import PRODUCER
 
 EVENTS: Final = 120_000
 BATCH: Final = 10_000

@@ -66,9 +66,9 @@ class ViewsFloor:
 
 def main(told: dict[str, Any]) -> None:
     """Serve rounds until stdin ends."""
-    from noetl.spark.java import find_java
-    from noetl.spark.options import SparkOptions
-    from noetl.spark.session import configuration
+    from noetl.spark.session.java import find_java
+    from noetl.spark.session.options import SparkOptions
+    from noetl.spark.session.session import configuration
 
     scratch = Path(tempfile.mkdtemp(prefix="noetl-bench-views-"))
     options = SparkOptions(home=str(scratch), cache=str(scratch), master=told["master"], conf=told["conf"])

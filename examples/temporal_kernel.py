@@ -14,12 +14,12 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from noetl.kernel.payloads.codec import ARROW_STREAM, encode_table
+from noetl.kernel.replay.as_of import AsOf
 from noetl.model.catalogue import BY_NAME
 from noetl.model.event import Draft
 from noetl.model.ids import snowflake_time
 from noetl.model.stream import Stream, execution_stream, frame_stream, loop_stream, stage_stream
-from noetl.payloads.codec import ARROW_STREAM, encode_table
-from noetl.replay.as_of import AsOf
 from noetl.runtime.config import load_settings
 from noetl.runtime.wiring import Runtime, open_runtime
 

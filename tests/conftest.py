@@ -12,12 +12,12 @@ from hypothesis import settings
 pytest.register_assert_rewrite("noetl.testing")
 
 pytest_plugins = [
-    "noetl.testing.postgres",
-    "noetl.testing.nats",
-    "noetl.testing.parity",
-    "noetl.testing.playbooks",
-    "noetl.testing.spark",
-    "noetl.testing.pipelines",
+    "noetl.testing.servers.postgres",
+    "noetl.testing.servers.nats",
+    "noetl.testing.engines.parity",
+    "noetl.testing.engines.playbooks",
+    "noetl.testing.servers.spark",
+    "noetl.testing.engines.pipelines",
 ]
 
 # What this program says of itself is checked in every process that a test starts.

@@ -21,14 +21,13 @@ LEFT_OVER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 LEASE_RULES = re.compile(r"SKIP LOCKED|lease_until\s*(<|>|=|\bIS\b)|lease_token\s*(<|=|\bIS\b)")
 LEASE_TIMES = re.compile(r"\blease_until\b")
 READS_LEASE_TIMES = {
-    "src/noetl/api/leased.py": "a worker is told until when its lease lasts",
-    "src/noetl/api/routes/commands.py": "shown",
-    "src/noetl/api/routes/stage_frames.py": "shown",
-    "src/noetl/dispatch/tasks/rows.py": "shown",
-    "src/noetl/schedule/rows.py": "shown",
-    "src/noetl/schedule/taking_back.py": "planning.verdict, which is pure, decides about a slot as it was read",
+    "src/noetl/api/routes/workers/lease_proofs.py": "a worker is told until when its lease lasts",
+    "src/noetl/api/routes/workers/commands.py": "shown",
+    "src/noetl/api/routes/workers/stage_frames.py": "shown",
+    "src/noetl/pipelines/tasks/rows.py": "shown",
+    "src/noetl/services/schedule/rows.py": "shown",
+    "src/noetl/services/schedule/lost_runs.py": "planning.verdict, which is pure, decides about a slot as it was read",
 }
-NAMED_FOR_A_REASON = {"src/noetl/playbook/legacy.py": "it reads what legacy playbooks wrote"}
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -78,7 +77,7 @@ def manners() -> Iterator[str]:
     for path in tracked("*.py", "*.sql", "*.md", "Makefile", "*.toml"):
         name = str(path.relative_to(ROOT))
         text = path.read_text()
-        if BANNED_NAMES.search(name) and name not in NAMED_FOR_A_REASON:
+        if BANNED_NAMES.search(name):
             yield f"{name}: a name that says nothing"
         for number, line in enumerate(text.splitlines(), 1):
             if LEFT_OVER.search(line) and name != "tools/check_repository.py":
@@ -99,15 +98,15 @@ def _sleeps(text: str) -> Iterator[int]:
 
 
 def leases() -> Iterator[str]:
-    """Only `noetl.leases` compares the times and tokens of leases in SQL; few others read the times."""
+    """Only `noetl.kernel.leases` compares the times and tokens of leases in SQL; few others read the times."""
     for path in tracked("src/noetl/*.py"):
         name = str(path.relative_to(ROOT))
-        if name.startswith("src/noetl/leases/"):
+        if name.startswith("src/noetl/kernel/leases/"):
             continue
         reads = False
         for line, text in _texts(ast.parse(path.read_text())):
             if LEASE_RULES.search(text):
-                yield f"{name}:{line}: SQL of leases, which belongs into src/noetl/leases"
+                yield f"{name}:{line}: SQL of leases, which belongs into src/noetl/kernel/leases"
             elif LEASE_TIMES.search(text):
                 reads = True
                 if name not in READS_LEASE_TIMES:

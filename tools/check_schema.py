@@ -9,7 +9,7 @@ from pathlib import Path
 
 from noetl.model.canonical import sha256_hex
 from noetl.model.catalogue import rows
-from noetl.runtime.migrate import SCHEMA, chapters
+from noetl.runtime.postgres.migrations import SCHEMA, chapters
 
 LOCK = "migrations/baseline.lock"
 _GENERATED = re.compile(r"-- begin generated.*?-- end generated", re.DOTALL)

@@ -21,16 +21,16 @@ from noetl.api.routes.all_routes import endpoints
 from noetl.cli.main import COMMANDS
 from noetl.errors import NoetlError
 from noetl.faults import POINTS
+from noetl.language.grammar.fit import described
+from noetl.language.grammar.shapes import Either, Field, ListOf, MapOf, Record, Shape, TaskByKind
+from noetl.language.playbook.checks.result_shapes import NATS_RESULTS, RESULTS, STARTED, STORED, ResultShape
+from noetl.language.playbook.grammar.document import PLAYBOOK
+from noetl.language.playbook.grammar.task import NAME, STEP_NAME, TASK_FIELDS, WORD
+from noetl.language.playbook.kinds.registry import KINDS, NOT_RUNNABLE, ONLY_READ, task_record
 from noetl.model.registry import registry_files, render_events
-from noetl.playbook.fitting import described
-from noetl.playbook.grammar import NAME, STEP_NAME, TASK_FIELDS, WORD
-from noetl.playbook.grammar_root import PLAYBOOK
-from noetl.playbook.result_shapes import NATS_RESULTS, RESULTS, STARTED, STORED, ResultShape
-from noetl.playbook.shapes import Either, Field, ListOf, MapOf, Record, Shape, TaskByKind
-from noetl.playbook.tool_fields import KINDS, NOT_RUNNABLE, ONLY_READ, task_record
 from noetl.runtime.config.reference import render as render_configuration
-from noetl.runtime.role_metrics import all_role_series
-from noetl.runtime.telemetry import Metrics
+from noetl.runtime.metrics.process import Metrics
+from noetl.runtime.metrics.roles import all_role_series
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"

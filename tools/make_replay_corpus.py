@@ -14,6 +14,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.stores.memory import MemoryProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.kernel.replay.as_of import AsOf
+from noetl.kernel.replay.pages import MerkleRange, counting
+from noetl.kernel.replay.replay import Replay
 from noetl.model.canonical import canonical_json, sha256_hex
 from noetl.model.catalogue import event_type
 from noetl.model.event import Draft, Event, to_json
@@ -21,15 +28,7 @@ from noetl.model.mark import Mark
 from noetl.model.payload_ref import PayloadRef, payload_uri
 from noetl.model.stream import Scope, Stream
 from noetl.model.validate import validate
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.memory import MemoryProjectionStore
-from noetl.project.upcast import Upcasters
-from noetl.replay.as_of import AsOf
-from noetl.replay.folding import counting
-from noetl.replay.merkle import MerkleRange
-from noetl.replay.replay import Replay
-from noetl.testing.frozen import FrozenLedger
+from noetl.testing.samples.frozen_ledger import FrozenLedger
 
 CORPUS = Path(__file__).parent.parent / "tests" / "replays"
 HOME, NEIGHBOUR = Scope("default", "default"), Scope("acme", "care")

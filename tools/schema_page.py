@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from noetl.model.catalogue import EVENT_TYPES, rows
-from noetl.runtime.migrate import SCHEMA, chapters
+from noetl.runtime.postgres.migrations import SCHEMA, chapters
 
 _TABLE = re.compile(r"^CREATE TABLE noetl\.(\w+) \(\n(.*?)^\)", re.MULTILINE | re.DOTALL)
 _COLUMN = re.compile(r"^    ([a-z_0-9]+) +([a-z]+(?: precision)?(?:\[\])?)(.*?)(?:,|$)", re.MULTILINE)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from noetl.model.catalogue import rows
 from noetl.model.envelope import sql as envelope
-from noetl.runtime.migrate import SCHEMA
+from noetl.runtime.postgres.migrations import SCHEMA
 
 WIDTH = 120
 _PART = re.compile(r"^( *)-- begin generated: (.+)\n(?:.*\n)*? *-- end generated$", re.MULTILINE)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from noetl.spark.source.source import LedgerSource as DefaultSource
+from noetl.spark.source.data_source import LedgerSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -124,7 +124,7 @@ def _attend(caller: socket.socket) -> int:
 def _become(files: list[int], arguments: list[str], directory: str, environment: dict[str, str]) -> NoReturn:
     """Be the command: its files, its directory, its environment."""
     from noetl.cli.main import main
-    from noetl.spark.jvm import die_with_parent
+    from noetl.spark.session.jvm import die_with_parent
 
     die_with_parent()
     for number, file in enumerate(files):

@@ -6,8 +6,8 @@ import asyncio
 import signal
 import sys
 
-from noetl.runtime.engine import open_engine, open_worker
-from noetl.runtime.settings import Settings
+from noetl.runtime.assembly.engine import open_engine, open_worker
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import open_runtime
 
 

@@ -14,17 +14,17 @@ import pytest
 
 from noetl.api.serve import serve
 from noetl.api.services import Services
-from noetl.catalog.playbook_rows import PostgresEntries
-from noetl.catalog.playbooks import Catalog
-from noetl.credentials.keyring import KeyRing
-from noetl.credentials.store import CredentialStore
-from noetl.credentials.tokens import ApiTokens
-from noetl.runtime.awaited_server import Waiting
+from noetl.engine.catalog.playbooks import Catalog
+from noetl.engine.catalog.postgres import PostgresEntries
+from noetl.runtime.assembly.engine import open_engine, producer_of
 from noetl.runtime.config import load_settings
-from noetl.runtime.engine import open_engine, producer_of
-from noetl.runtime.remote_worker import open_remote_worker
-from noetl.runtime.telemetry import Metrics
+from noetl.runtime.metrics.process import Metrics
+from noetl.runtime.remote.awaited_server import Waiting
+from noetl.runtime.remote.worker import open_remote_worker
 from noetl.runtime.wiring import Runtime, open_runtime
+from noetl.services.credentials.keyring import KeyRing
+from noetl.services.credentials.store import CredentialStore
+from noetl.services.credentials.tokens import ApiTokens
 
 pytestmark = pytest.mark.service
 

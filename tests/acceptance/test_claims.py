@@ -10,19 +10,19 @@ from typing import Any
 import aiohttp
 from jsonschema import Draft202012Validator
 
-from noetl.catalog.bundles import read_bundle
-from noetl.credentials.local_token import find_local_token
 from noetl.model.canonical import exact_json
 from noetl.model.catalogue import BY_NAME
-from noetl.model.claims import claim_problems
 from noetl.model.event import Event, to_json
 from noetl.model.locator import SCHEME, parse_locator
-from noetl.runtime.engine import producer_of
-from noetl.runtime.pipelines import open_pipelines
+from noetl.model.validate import claim_problems
+from noetl.pipelines.catalog.dags.bundles import read_bundle
+from noetl.runtime.assembly.engine import producer_of
+from noetl.runtime.assembly.pipelines import open_pipelines
 from noetl.runtime.roles.server import Serving, open_server
 from noetl.runtime.service import Stopping
-from noetl.runtime.settings import Settings
-from noetl.testing.ledger_reading import everything
+from noetl.runtime.settings.declaration import Settings
+from noetl.services.credentials.local_secrets import find_local_token
+from noetl.testing.contracts.ledger.event_lists import everything
 
 PLAYBOOK = """
 apiVersion: noetl.io/v2

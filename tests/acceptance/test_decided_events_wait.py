@@ -12,18 +12,17 @@ import pytest
 from tests.acceptance.hello_loop import hello_loop
 from tests.acceptance.mirroring import mirror_events
 
-from noetl.cli import verify
-from noetl.leases.shards import ShardLeases
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.write_path import WritePath
-from noetl.ledger.write_path_change import WritePathChange
-from noetl.stream.decided import still_waiting, unpublished
-from noetl.stream.memory import MemoryStream
-from noetl.stream.port import WRITES
-from noetl.stream.waiting import WaitingEvents
-from noetl.testing.projecting import HOME, a_run
-from noetl.testing.write_paths import write_path_stream
+from noetl.cli.ledger import verify
+from noetl.kernel.leases.shards import ShardLeases
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.postgres.write_path import WritePath, WritePathChange
+from noetl.kernel.stream.memory import MemoryStream
+from noetl.kernel.stream.port import WRITES
+from noetl.kernel.stream.relay.pending_events import WaitingEvents
+from noetl.kernel.stream.write_path.backlog import still_waiting, unpublished
+from noetl.testing.engines.write_paths import write_path_stream
+from noetl.testing.samples.projected_ledger import HOME, a_run
 
 Noetl = Callable[..., tuple[int, str, str]]
 

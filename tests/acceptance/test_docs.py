@@ -24,15 +24,15 @@ from typing import Any
 
 import pytest
 
-from noetl.alerts.document import parse_alerts
-from noetl.dag.parse import problems_of as dag_problems_of
-from noetl.plan.state import State
-from noetl.playbook.check import problems_of
+from noetl.engine.plan.state import State
+from noetl.language.alert.document import parse_alerts
+from noetl.language.dag.parse import problems_of as dag_problems_of
+from noetl.language.playbook.checks.all_checks import problems_of
+from noetl.language.view.document import problems_of as view_problems_of
 from noetl.runtime.config import load_settings
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.testing.playbooks import Playbooks
-from noetl.testing.postgres import quick_place
-from noetl.views.document import problems_of as view_problems_of
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.servers.postgres import quick_place
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))

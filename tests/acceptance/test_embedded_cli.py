@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from noetl.cli.main import COMMANDS
-from noetl.runtime import migrate
-from noetl.runtime.embedded import EmbeddedServer
+from noetl.runtime.postgres import migrations
+from noetl.runtime.postgres.embedded import EmbeddedServer
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 EXTERNAL = {"NOETL_DATABASE_URL": "postgresql://somebody:secret@127.0.0.1:1/noetl"}
@@ -64,7 +64,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_the_embedded_server_imports_only_the_standard_library() -> None:
     code = (
-        "import sys\nbefore = set(sys.modules)\nimport noetl.runtime.embedded\n"
+        "import sys\nbefore = set(sys.modules)\nimport noetl.runtime.postgres.embedded\n"
         "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(sorted(new - sys.stdlib_module_names - {'noetl'}))"
     )
@@ -122,17 +122,17 @@ def test_the_url_of_a_database_never_started_is_an_error_with_a_hint(noetl: Run)
 def test_a_database_is_started_migrated_shown_stopped_and_reset(noetl: Run, project: Path) -> None:
     assert noetl("db", "start").returncode == 0
     behind = noetl("db", "migrate", "--sql-status")
-    assert (behind.returncode, behind.stdout) == (1, f"schema not there, newest {migrate.head()}\n")
+    assert (behind.returncode, behind.stdout) == (1, f"schema not there, newest {migrations.head()}\n")
     assert noetl("db", "migrate").returncode == 0
     facts = json.loads(noetl("db", "status", "--json").stdout)
     assert (facts["running"], facts["pinned"], facts["users"]) == (True, True, [])
-    assert facts["schema_revision"] == facts["schema_head"] == migrate.head()
+    assert facts["schema_revision"] == facts["schema_head"] == migrations.head()
     table = noetl("db", "status").stdout
     assert f"pid             {facts['pid']}" in table
     url = noetl("db", "url", "--tcp", "--role", "owner").stdout.strip()
     outside = json.loads(noetl("db", "status", "--json", NOETL_DATABASE_URL=url).stdout)
     assert (outside["kind"], outside["version"]) == ("external", facts["version"])
-    assert outside["schema_revision"] == migrate.head()
+    assert outside["schema_revision"] == migrations.head()
     assert noetl("db", "stop").stdout == "Stopped.\n"
     assert "stopped" in noetl("db", "status").stdout
     refused = noetl("db", "reset")  # nobody is there to confirm it
@@ -200,7 +200,7 @@ def test_status_tells_why_data_stand_elsewhere(noetl: Run, project: Path) -> Non
 @pytest.mark.service
 @pytest.mark.fault
 def test_ctrl_c_while_waiting_for_another_start_ends_quietly(project: Path) -> None:
-    from noetl.runtime.filelock import exclusive
+    from noetl.runtime.file_lock import exclusive
 
     (project / ".noetl").mkdir()
     (project / ".noetl").chmod(0o755)

@@ -19,8 +19,8 @@ import asyncpg
 import pytest
 
 from noetl.errors import ConfigError, Unavailable, Unsupported
-from noetl.runtime import pgpostmaster
-from noetl.runtime.embedded import EmbeddedServer
+from noetl.runtime.postgres import postmaster
+from noetl.runtime.postgres.embedded import EmbeddedServer
 from noetl.runtime.processes import processes
 
 pytestmark = pytest.mark.service
@@ -29,7 +29,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start the 
 USER = """
 import sys
 from pathlib import Path
-from noetl.runtime.embedded import EmbeddedServer
+from noetl.runtime.postgres.embedded import EmbeddedServer
 server = EmbeddedServer(Path(sys.argv[1])).acquire()
 print(server.status().pid, flush=True)
 sys.stdin.read()
@@ -156,7 +156,7 @@ async def test_committed_data_survive_a_killed_server(home: Path) -> None:
 
 @pytest.mark.fault
 async def test_a_busy_orphan_of_a_killed_server_is_ended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pgpostmaster, "ORPHAN_SECONDS", 0.5)
+    monkeypatch.setattr(postmaster, "ORPHAN_SECONDS", 0.5)
     with EmbeddedServer(home) as server:
         busy = await asyncpg.connect(server.url())
         orphan = busy.get_server_pid()
@@ -230,7 +230,7 @@ def test_a_pinned_server_runs_without_users_until_it_is_stopped(home: Path) -> N
 
 
 def test_a_process_that_exits_without_release_still_stops_the_server(home: Path) -> None:
-    code = "import sys; from pathlib import Path; from noetl.runtime.embedded import EmbeddedServer as S; "
+    code = "import sys; from pathlib import Path; from noetl.runtime.postgres.embedded import EmbeddedServer as S; "
     subprocess.run([sys.executable, "-c", code + "S(Path(sys.argv[1])).acquire()", str(home)], check=True)
     assert postmasters(home) == []
 
@@ -389,7 +389,7 @@ def test_a_server_that_cannot_start_is_quoted(home: Path) -> None:
 
 
 def test_a_log_that_grew_too_large_is_dropped_at_the_next_start(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pgpostmaster, "LARGEST_LOG", 100)
+    monkeypatch.setattr(postmaster, "LARGEST_LOG", 100)
     log = home / "postgres" / "log"
     log.mkdir(exist_ok=True)
     (log / "postgres-Old.log").write_text("x" * 101)

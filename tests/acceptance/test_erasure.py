@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from noetl.errors import Erased
+from noetl.kernel.payloads.envelope import externalize
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.envelope import externalize
 from noetl.runtime.config import load_settings
 from noetl.runtime.wiring import open_runtime
-from noetl.testing.drafts import Drafts
+from noetl.testing.samples.drafts import Drafts
 
 from .conftest import Noetl
 

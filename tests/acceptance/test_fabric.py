@@ -18,22 +18,21 @@ import msgspec
 import orjson
 import pytest
 
+from noetl.kernel.payloads.consumers import for_consumer
+from noetl.kernel.payloads.envelope import externalize
+from noetl.kernel.payloads.figures import Figures, Told
+from noetl.kernel.payloads.shared_memory.node import node_path, told_in
+from noetl.kernel.payloads.shared_memory.shm import memory_directory
+from noetl.kernel.replay.payloads import resolve_rows
 from noetl.model.payload_ref import PayloadRef
-from noetl.payloads.consumers import for_consumer
-from noetl.payloads.envelope import externalize
-from noetl.payloads.figures import Figures, Told
-from noetl.payloads.node import node_path
-from noetl.payloads.node_figures import told_in
-from noetl.payloads.shm import memory_directory
-from noetl.replay.resolve import resolve_rows
-from noetl.runtime import fabric
-from noetl.runtime.engine import open_engine
-from noetl.runtime.fabric import close_fabrics
-from noetl.runtime.settings import Settings
-from noetl.runtime.telemetry import Metrics
+from noetl.runtime.assembly.engine import open_engine
+from noetl.runtime.metrics.process import Metrics
+from noetl.runtime.payloads import tiers
+from noetl.runtime.payloads.tiers import close_fabrics
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.testing.drafts import Drafts
-from noetl.testing.playbook_runs import playbook
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = pytest.mark.service
 
@@ -65,10 +64,10 @@ REDUCED = playbook(
 @pytest.fixture
 def shared() -> Iterator[Path]:
     place = Path(tempfile.mkdtemp(prefix="noetl-shared-", dir=memory_directory()))
-    usual = fabric.FIGURES
+    usual = tiers.FIGURES
     yield place
     close_fabrics()
-    fabric.FIGURES = usual  # type: ignore[misc]
+    tiers.FIGURES = usual  # type: ignore[misc]
     shutil.rmtree(place)
 
 
@@ -106,7 +105,7 @@ async def reduced(url: str, home: Path, shared: Path, budget: int) -> tuple[dict
     """Run the playbook with two workers and return its frames' digests, its result and the node's figures."""
     await asyncio.to_thread(shared.mkdir)
     # What other tests of this process had of its tiers is no part of this run.
-    fabric.FIGURES = Figures()  # type: ignore[misc]
+    tiers.FIGURES = Figures()  # type: ignore[misc]
     told = settings_of(url, home, shared, budget)
     settings = Settings.model_validate(told)
     async with workers(told, 2 if budget else 1), open_runtime(settings) as runtime:
@@ -181,7 +180,7 @@ async def test_a_projector_beside_the_server_reads_large_fields_from_its_memory(
     owner_url: str, tmp_path: Path, shared: Path
 ) -> None:
     """INV-153."""
-    fabric.FIGURES = Figures()  # type: ignore[misc]
+    tiers.FIGURES = Figures()  # type: ignore[misc]
     settings = Settings.model_validate(settings_of(owner_url, tmp_path, shared, 0))
     async with open_runtime(settings) as runtime:
         drafts, run = Drafts(runtime.scope, runtime.ids.mint), runtime.ids.mint()

@@ -19,10 +19,10 @@ from nats.js.errors import NotFoundError
 from tests.acceptance.mirroring import mirror_events
 from tests.acceptance.processes import Begin, line, processes_in
 
+from noetl.kernel.stream.nats.connection import NatsConnection
 from noetl.runtime.config import load_settings
-from noetl.runtime.projector import open_projector
+from noetl.runtime.projections.projector import open_projector
 from noetl.runtime.wiring import open_runtime
-from noetl.stream.nats_connection import NatsConnection
 
 Noetl = Callable[..., tuple[int, str, str]]
 

@@ -13,10 +13,10 @@ import pytest
 
 from noetl.errors import ConfigError
 from noetl.runtime.config import load_settings
-from noetl.runtime.projector import catch_up, open_far_projector, open_projector, open_server_projector
+from noetl.runtime.projections.projector import catch_up, open_far_projector, open_projector, open_server_projector
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.testing.postgres import FreshDatabases
-from noetl.testing.projecting import HOME, a_run, record
+from noetl.testing.samples.projected_ledger import HOME, a_run, record
+from noetl.testing.servers.postgres import FreshDatabases
 
 pytestmark = pytest.mark.service
 

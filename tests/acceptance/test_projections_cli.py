@@ -17,14 +17,14 @@ import pytest
 from noetl.model.mark import Mark
 from noetl.runtime.config import load_settings
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.testing.projecting import HOME, a_run, record
+from noetl.testing.samples.projected_ledger import HOME, a_run, record
 
 pytestmark = pytest.mark.service
 
 Noetl = Callable[..., tuple[int, str, str]]
 
 REFUSING = """
-from noetl.project.folds.business_object import business_object
+from noetl.kernel.projections.folds.business_object import business_object
 
 @business_object("invoice", events=["business.invoice.posted"])
 def invoice(row, event):

@@ -14,21 +14,27 @@ from prometheus_client import CollectorRegistry, generate_latest
 from tests.acceptance.mirroring import mirror_events
 from tests.acceptance.processes import Begin, line, processes_in
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.project.folds.registry import FoldRegistry, built_in_folds
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.folds.registry import FoldRegistry, built_in_folds
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.kernel.stream.encoding import message_of
 from noetl.runtime.config import load_settings
-from noetl.runtime.projector import catch_up, open_projector, open_server_projector, projector_name, projectors_live
-from noetl.runtime.projector_metrics import ProjectionMetrics, projection_lags
-from noetl.runtime.streams import open_stream
+from noetl.runtime.metrics.projections import ProjectionMetrics, projection_lags
+from noetl.runtime.projections.projector import (
+    catch_up,
+    open_projector,
+    open_server_projector,
+    projector_name,
+    projectors_live,
+)
+from noetl.runtime.streams.opening import open_stream
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.stream.encoding import message_of
-from noetl.testing.parity import assert_parity
-from noetl.testing.postgres import FreshDatabases
-from noetl.testing.projecting import HOME, a_run, pure_rows, record, stored_rows
+from noetl.testing.engines.parity import assert_parity
+from noetl.testing.samples.projected_ledger import HOME, a_run, pure_rows, record, stored_rows
+from noetl.testing.servers.postgres import FreshDatabases
 
 pytestmark = pytest.mark.service
 

@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from noetl.playbook import check as checking
-from noetl.playbook import parse as parsing
+from noetl.language.playbook import parse as parsing
+from noetl.language.playbook.checks import all_checks as checking
 from noetl.runtime.config import load_settings
 from noetl.runtime.roles.server import open_server
 from noetl.runtime.service import Stopping

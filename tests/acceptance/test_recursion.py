@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from noetl.testing.engine import until
+from noetl.testing.engines.short_leases import until
 
 Noetl = Callable[..., tuple[int, str, str]]
 Begin = Callable[..., "subprocess.Popen[str]"]

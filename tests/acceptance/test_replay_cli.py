@@ -18,8 +18,8 @@ from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.runtime.config import load_settings
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.testing.drafts import Drafts
-from noetl.testing.runs import Run, framed_run
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.runs import Run, framed_run
 
 pytestmark = pytest.mark.service
 

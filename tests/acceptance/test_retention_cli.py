@@ -16,7 +16,7 @@ from noetl.model.ids import SnowflakeGenerator, snowflake_at
 from noetl.model.stream import Scope
 from noetl.runtime.config import load_settings
 from noetl.runtime.wiring import open_runtime
-from noetl.testing.drafts import Drafts
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = pytest.mark.service
 

@@ -14,12 +14,12 @@ from urllib.request import urlopen
 import psycopg
 import pytest
 
-from noetl.ledger.write_path_change import WritePathChange
+from noetl.kernel.ledger.postgres.write_path import WritePathChange
 from noetl.runtime.config import load_settings
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.testing.engine import until
-from noetl.testing.parity import assert_parity
-from noetl.testing.projecting import HOME, a_run, record
+from noetl.testing.engines.parity import assert_parity
+from noetl.testing.engines.short_leases import until
+from noetl.testing.samples.projected_ledger import HOME, a_run, record
 
 pytestmark = pytest.mark.service
 

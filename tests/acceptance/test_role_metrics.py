@@ -20,14 +20,14 @@ from tests.acceptance.hello_loop import hello_loop
 from tests.acceptance.mirroring import mirror_events
 from tests.acceptance.processes import processes_in
 
-from noetl.model.shard import SHARD_COUNT
+from noetl.model.stream import SHARD_COUNT
 from noetl.runtime.config import load_settings
-from noetl.runtime.relay import rebuild
-from noetl.runtime.role_metrics import open_projector_metrics
-from noetl.runtime.streams import open_stream
+from noetl.runtime.metrics.roles import open_projector_metrics
+from noetl.runtime.streams.opening import open_stream
+from noetl.runtime.streams.relay import rebuild
 from noetl.runtime.wiring import open_runtime
-from noetl.testing.drafts import Drafts
-from noetl.testing.runs import framed_run
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.runs import framed_run
 
 Noetl = Callable[..., tuple[int, str, str]]
 Begin = Callable[..., "Role"]

@@ -17,7 +17,7 @@ from tests.acceptance.processes import Begin, line, processes_in
 
 from noetl.api.endpoint import Endpoint
 from noetl.api.routes.all_routes import endpoints
-from noetl.credentials.local_token import find_local_token
+from noetl.services.credentials.local_secrets import find_local_token
 
 Noetl = Callable[..., tuple[int, str, str]]
 

@@ -13,11 +13,11 @@ from tests.faults.write_path.ground import open_writer, settings_of
 
 from noetl.model.ids import organization_root_id
 from noetl.runtime.config import load_settings
-from noetl.runtime.streams import open_stream
+from noetl.runtime.streams.opening import open_stream
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.runtime.write_path import open_write_path
-from noetl.testing.drafts import Drafts
-from noetl.testing.write_paths import assert_alike
+from noetl.runtime.write_path.movers import open_write_path
+from noetl.testing.engines.write_paths import assert_alike
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = pytest.mark.service
 

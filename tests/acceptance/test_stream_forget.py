@@ -15,7 +15,7 @@ import pytest
 from tests.acceptance.mirroring import mirror_events
 from tests.acceptance.processes import Begin, processes_in
 
-from noetl.testing.postgres import FreshDatabases
+from noetl.testing.servers.postgres import FreshDatabases
 
 Noetl = Callable[..., tuple[int, str, str]]
 

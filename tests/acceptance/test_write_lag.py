@@ -12,19 +12,19 @@ import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from noetl.cli.stream_show import facts, text
-from noetl.ledger.write_path_change import WritePathChange
-from noetl.runtime.nats_server import NatsServer
-from noetl.runtime.role_metrics import open_materializer_metrics
+from noetl.cli.ledger.stream.show import facts, text
+from noetl.kernel.ledger.postgres.write_path import WritePathChange
+from noetl.runtime.metrics.process import Metrics
+from noetl.runtime.metrics.roles import open_materializer_metrics
+from noetl.runtime.metrics.write_path import open_waiting
+from noetl.runtime.nats.server import NatsServer
 from noetl.runtime.roles.server import open_server
 from noetl.runtime.service import Stopping
-from noetl.runtime.settings import Settings
-from noetl.runtime.stream_status import stream_status
-from noetl.runtime.telemetry import Metrics
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.streams.status import stream_status
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.runtime.write_path_metrics import open_waiting
-from noetl.testing.engine import until
-from noetl.testing.projecting import HOME, a_run, record
+from noetl.testing.engines.short_leases import until
+from noetl.testing.samples.projected_ledger import HOME, a_run, record
 
 pytestmark = pytest.mark.service
 

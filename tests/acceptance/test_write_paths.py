@@ -12,21 +12,21 @@ from typing import Any
 import aiohttp
 import pytest
 
-from noetl.ledger.write_path_change import WritePathChange
-from noetl.plan.state import State
-from noetl.runtime.engine import open_engine, open_worker
+from noetl.engine.plan.state import State
+from noetl.kernel.ledger.postgres.write_path import WritePathChange
+from noetl.kernel.stream.memory import MemoryStream
+from noetl.kernel.stream.nats.connection import NatsConnection
+from noetl.kernel.stream.nats.stream import NatsStream
+from noetl.kernel.stream.port import WRITES
+from noetl.kernel.stream.write_path.written_messages import trimmed
+from noetl.runtime.assembly.engine import open_engine, open_worker
 from noetl.runtime.roles.server import open_server
 from noetl.runtime.service import Stopping
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.stream.draining import trimmed
-from noetl.stream.memory import MemoryStream
-from noetl.stream.nats import NatsStream
-from noetl.stream.nats_connection import NatsConnection
-from noetl.stream.port import WRITES
-from noetl.testing.parity import assert_parity, connect
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.write_paths import assert_alike, write_path_stream
+from noetl.testing.engines.parity import assert_parity, connect
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.write_paths import assert_alike, write_path_stream
 
 pytestmark = pytest.mark.service
 

@@ -16,9 +16,9 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from noetl.api.connections.limits import ConnectionLimits
+from noetl.api.connections.listening import QuietServer, bound
 from noetl.api.connections.protocol import protocol_of
 from noetl.api.connections.room import Room
-from noetl.api.listening import QuietServer, bound
 
 LARGE = 32 * 1024 * 1024
 

@@ -11,21 +11,21 @@ import pytest
 from aiohttp import web
 from requests.exceptions import TooManyRedirects
 
-from noetl.credentials.fetching import Fetcher
-from noetl.credentials.keyring import KeyRing
-from noetl.credentials.providers.choice import all_providers
-from noetl.credentials.store import CredentialStore
-from noetl.credentials.tokens import ApiTokens
-from noetl.dispatch.tasks.invoking.http import HttpInvoker
 from noetl.errors import Denied, InputError, NoetlError
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.outgoing.blocking_sessions import guarded_session
+from noetl.kernel.outgoing.guard import AddressRefused, Reach
+from noetl.kernel.outgoing.guarded_request import ask
+from noetl.language.playbook.model import KeychainEntry
 from noetl.model.stream import Scope
-from noetl.outgoing.asking import ask
-from noetl.outgoing.blocking import guarded_session
-from noetl.outgoing.reach import AddressRefused, Reach
-from noetl.playbook.model import KeychainEntry
+from noetl.pipelines.tasks.functions.http import HttpInvoker
 from noetl.runtime.outgoing import rights_of
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
+from noetl.services.credentials.keychain.fetcher import Fetcher
+from noetl.services.credentials.keyring import KeyRing
+from noetl.services.credentials.providers.registry import all_providers
+from noetl.services.credentials.store import CredentialStore
+from noetl.services.credentials.tokens import ApiTokens
 from noetl.testing.attacks.addresses import FORBIDDEN, Rebinding, listening
 
 HOME = Scope("default", "default")

@@ -10,17 +10,17 @@ import asyncpg
 import pytest
 from tests.contracts.test_retention import BOOKS, CARE, JANUARY, NOW, PRESENT, Place, append, minting, run_of
 
-from noetl.ledger.chain.heads import Head, Signer
-from noetl.ledger.chain.notary import Notary
-from noetl.ledger.chain.trees import Trees
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.chain.heads import Head, Signer
+from noetl.kernel.ledger.chain.notary import Notary
+from noetl.kernel.ledger.chain.stored import Trees
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.replay.chain import ChainCheck, ChainReport
 from noetl.model.stream import Scope, execution_stream
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.replay.chain import ChainCheck, ChainReport
 from noetl.testing.attacks.ledger_rewriting import CHANGES, INVENT_REMOVAL, REMOVE
-from noetl.testing.drafts import Drafts
-from noetl.testing.parity import connect
+from noetl.testing.engines.parity import connect
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = [pytest.mark.service, pytest.mark.no_parity]
 

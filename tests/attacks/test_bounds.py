@@ -14,13 +14,13 @@ import msgspec
 import pytest
 from tests.unit.api.serving import HOME, TWO_STEPS, Server, make_engine, make_services, running
 
-from noetl.dag.schedule import schedule_problem
 from noetl.errors import InputError
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.language.dag.times import schedule_problem
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.pipelines.row_conditions import read_conditions
+from noetl.pipelines.explain.conditions import read_conditions
 from noetl.testing.attacks.documents import (
     BODIES,
     CRON_NEVER_DUE,

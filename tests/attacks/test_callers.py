@@ -13,17 +13,17 @@ import pytest
 from tests.unit.api.conftest import Serve
 from tests.unit.api.serving import HOME, TWO_STEPS, Server
 
-from noetl.api import refused_tokens
+from noetl.api.access import refused_tokens
+from noetl.api.access.refused_tokens import FREE
 from noetl.api.connections.peer import Peer, connected_user, listed_user, listening_users
 from noetl.api.endpoint import ADMINS
-from noetl.api.refused_tokens import FREE
 from noetl.api.routes.all_routes import endpoints
-from noetl.credentials.local_token import FILE, find_local_token, make_local_token
 from noetl.errors import ConfigError, NoetlError
-from noetl.runtime import local_token
-from noetl.runtime.local_token import local_token_for
-from noetl.runtime.nats_login import made_password, nats_connection
-from noetl.runtime.settings import Settings
+from noetl.runtime.nats.login import made_password, nats_connection
+from noetl.runtime.remote import local_token
+from noetl.runtime.remote.local_token import local_token_for
+from noetl.runtime.settings.declaration import Settings
+from noetl.services.credentials.local_secrets import SERVER_FILE, find_local_token, make_local_token
 from noetl.testing.attacks.connections import HOST, connected, half_a_body, unfinished
 from noetl.testing.attacks.other_account import NOBODY, STRANGER, answered_as, sent_and_left
 
@@ -58,7 +58,7 @@ async def test_half_sent_bodies_take_no_place_of_a_webhook(server: Server) -> No
 
 async def test_unfinished_bodies_of_webhooks_are_bounded_together(serve: Serve) -> None:
     """INV-194: the oldest is given up."""
-    from noetl.api.hook_gate import HookLimits
+    from noetl.api.access.hooks import HookLimits
 
     path = "/api/hooks/default/default/none/in"
     async with serve(auth=True, hook_limits=HookLimits(max_bytes=1_000, at_once=2)) as server:
@@ -206,7 +206,7 @@ def test_the_token_of_the_machine_is_for_its_owner_and_shown_to_nobody_elses_ser
     for url in ("https://127.0.0.1:8082", "http://example.org:8082", "http://127.0.0.1.evil.example", "http://[::1"):
         assert given(url) is None
 
-    (tmp_path / "keys" / FILE).chmod(0o644)
+    (tmp_path / "keys" / SERVER_FILE).chmod(0o644)
     assert make_local_token(tmp_path / "keys") is None
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be kept in"):

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from noetl.credentials.keyring import KeyRing
 from noetl.errors import Unavailable
-from noetl.ledger.chain.head_file import HeadFile
-from noetl.ledger.chain.heads import Head
-from noetl.payloads.keys import FileTenantKeys
-from noetl.stream.journal import Journal
-from noetl.stream.noted_files import noted_in
-from noetl.stream.port import Message
+from noetl.kernel.ledger.chain.heads import Head
+from noetl.kernel.ledger.chain.notary import HeadFile
+from noetl.kernel.payloads.keys import FileTenantKeys
+from noetl.kernel.stream.losses.journal import Journal
+from noetl.kernel.stream.losses.journal_files import noted_in
+from noetl.kernel.stream.port import Message
+from noetl.services.credentials.keyring import KeyRing
 from noetl.testing.attacks.outages import files_up_to
 
 

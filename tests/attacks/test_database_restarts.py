@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from noetl.runtime import migrate
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.runtime.engine import open_engine, open_worker
-from noetl.runtime.settings import Settings
+from noetl.runtime.assembly.engine import open_engine, open_worker
+from noetl.runtime.postgres import migrations
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import open_runtime
 from noetl.testing.attacks.outages import Gate
-from noetl.testing.playbook_runs import playbook
+from noetl.testing.engines.playbook_runs import playbook
 
 pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.xdist_group("own_server"), pytest.mark.slow]
 
@@ -34,7 +34,7 @@ async def test_a_restart_of_postgresql_costs_no_attempt(tmp_path: Path) -> None:
     home.mkdir()
     await asyncio.to_thread(server.start)
     try:
-        await asyncio.to_thread(migrate.upgrade, server.url())
+        await asyncio.to_thread(migrations.upgrade, server.url())
         settings = Settings.model_validate({"runtime": {"home": str(home)}, "database": {"url": server.url()}})
         async with (
             open_runtime(settings) as runtime,

@@ -12,22 +12,22 @@ import pytest
 
 from noetl.errors import Damaged, Unavailable
 from noetl.model.dataset import FileEntry
-from noetl.pipelines.damage.finding import DamageFinder
-from noetl.pipelines.damage.repairing import Repaired, Repairs
-from noetl.pipelines.reading import DatasetReader
-from noetl.query.access import Asker
-from noetl.query.audit import Audit
-from noetl.query.duck import Duck
-from noetl.query.options import DuckOptions, Limits
-from noetl.query.pinning import Pinning
-from noetl.query.queries import Queries
-from noetl.query.question import Answer, Question
-from noetl.runtime.changes import changes_of
-from noetl.spark.integrity.checking import Bound, Checks, Unproven
-from noetl.spark.lake import Lake
+from noetl.pipelines.damage.finder import DamageFinder
+from noetl.pipelines.damage.repair import Repaired, Repairs
+from noetl.pipelines.datasets.dataset_reader import DatasetReader
+from noetl.runtime.assembly.changes import changes_of
+from noetl.services.query.access import Asker
+from noetl.services.query.audit import Audit
+from noetl.services.query.duck.pool import Duck
+from noetl.services.query.options import DuckOptions, Limits
+from noetl.services.query.pins import Pinning
+from noetl.services.query.queries import Queries
+from noetl.services.query.question import Answer, Question
+from noetl.spark.lake.integrity.checks import Bound, Checks, Unproven
+from noetl.spark.lake.storage import Lake
 from noetl.testing.attacks import files as attacks
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.pipelines import TestedPipelines
+from noetl.testing.engines.pipelines import TestedPipelines
+from noetl.testing.samples.drafts import PRODUCER
 
 Noetl = Callable[..., tuple[int, str, str]]
 

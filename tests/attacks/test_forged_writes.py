@@ -8,15 +8,15 @@ import msgspec
 import pytest
 from tests.faults.write_path.ground import open_writer, settings_of
 
-from noetl.ledger.database import Database
-from noetl.runtime.nats_login import nats_connection
-from noetl.runtime.stream_keys import StreamKeys
-from noetl.runtime.streams import stream_name
-from noetl.stream.memory import MemoryStream
-from noetl.stream.nats import NatsStream, StreamLimits
-from noetl.stream.port import WRITES, Message
-from noetl.stream.row_body import fact_message
-from noetl.stream.signed import HEADER, MacKey, SignedStream, signed
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.stream.encoding import fact_message
+from noetl.kernel.stream.memory import MemoryStream
+from noetl.kernel.stream.nats.stream import NatsStream, StreamLimits
+from noetl.kernel.stream.port import WRITES, Message
+from noetl.kernel.stream.signed import HEADER, MacKey, SignedStream, signed
+from noetl.runtime.nats.login import nats_connection
+from noetl.runtime.streams.opening import stream_name
+from noetl.runtime.write_path.message_keys import StreamKeys
 
 OURS, OLD, THEIRS = MacKey("ours", b"1" * 32), MacKey("old", b"2" * 32), MacKey("ours", b"3" * 32)
 

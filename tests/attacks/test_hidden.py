@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import noetl
-from noetl.execute.confinement import policy as policies
-from noetl.execute.tools.shell_process import run_process
+from noetl.engine.confinement import policy as policies
+from noetl.engine.tools.programs.process import run_process
 from noetl.runtime.config import load_settings
 from noetl.runtime.config.schema import leaves, variable
-from noetl.runtime.confining import confine_tasks, hide_secrets
+from noetl.runtime.confinement import confine_tasks, hide_secrets
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
 spaces = pytest.mark.skipif(policies.namespaces_obstacle() is not None, reason="no namespaces here")

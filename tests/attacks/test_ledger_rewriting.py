@@ -11,20 +11,19 @@ import asyncpg
 import pytest
 
 from noetl.errors import Corrupt
-from noetl.ledger.chain.head_file import HeadFile
-from noetl.ledger.chain.heads import Signer
-from noetl.ledger.chain.notary import Notary
-from noetl.ledger.chain.trees import Trees
-from noetl.ledger.database import Database
-from noetl.ledger.history import History
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.chain.heads import Signer
+from noetl.kernel.ledger.chain.notary import HeadFile, Notary
+from noetl.kernel.ledger.chain.stored import Trees
+from noetl.kernel.ledger.history import History
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.replay.chain import ChainCheck, ChainReport
 from noetl.model.event import Draft
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.replay.chain import ChainCheck, ChainReport
 from noetl.testing.attacks.ledger_rewriting import CHANGES, REMOVE, cover_up, insert_after, swap
-from noetl.testing.drafts import Drafts
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = [pytest.mark.service, pytest.mark.no_parity]
 

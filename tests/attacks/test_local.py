@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from noetl.execute.confinement import policy as policies
-from noetl.execute.confinement import process as confined_processes
-from noetl.execute.confinement.policy import TASK_USER, Policy
-from noetl.execute.tools.python_pool import Answer, PythonPool, Request, Variant
-from noetl.execute.tools.shell_process import run_process
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.runtime.nats_login import USER
-from noetl.runtime.nats_server import Login, running_nats
+from noetl.engine.confinement import policy as policies
+from noetl.engine.confinement import process as confined_processes
+from noetl.engine.confinement.policy import TASK_USER, Policy
+from noetl.engine.tools.programs.process import run_process
+from noetl.engine.tools.python.pool import Answer, PythonPool, Request, Variant
+from noetl.runtime.nats.login import USER
+from noetl.runtime.nats.server import Login, running_nats
+from noetl.runtime.postgres.embedded import EmbeddedServer
 from noetl.runtime.processes import processes
 from noetl.testing.attacks import local
 
@@ -145,8 +145,8 @@ async def test_the_processes_of_a_task_share_one_bound_on_memory(bounded: str, m
 ORDINARY = """
 import asyncio, concurrent.futures.thread, os, sys
 from pathlib import Path
-from noetl.execute.confinement import kernel, policy as policies
-from noetl.execute.tools.shell_process import run_process
+from noetl.engine.confinement import kernel, policy as policies
+from noetl.engine.tools.programs.process import run_process
 place = Path(sys.argv[1])
 # The interpreter may be below root's own directory, so it is shown to the other account elsewhere.
 kernel.unshare(kernel.NEW_MOUNTS); kernel.make_private()

@@ -11,13 +11,13 @@ import pytest
 from tests.attacks.test_ledger_rewriting import Ground
 
 from noetl.errors import Corrupt
-from noetl.ledger.chain.heads import Head, Signer
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.chain.heads import Head, Signer
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.testing.attacks.ledger_rewriting import CHANGES, cover_up, tree_of
-from noetl.testing.drafts import Drafts
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = [pytest.mark.service, pytest.mark.no_parity]
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from noetl.dispatch.why import why
-from noetl.execute.platform import waits
-from noetl.payloads.local import LocalBucket
-from noetl.payloads.objects import ObjectPayloadStore
+from noetl.engine.dispatch.why.explanation import why
+from noetl.engine.platform import waits
+from noetl.kernel.payloads.objects.local import LocalBucket
+from noetl.kernel.payloads.objects.store import ObjectPayloadStore
 from noetl.testing.attacks.outages import FullDisk, Gate, LostDirectory, LostLedger
-from noetl.testing.engine import until
-from noetl.testing.memory_engine import MemoryPlaybooks, open_memory_playbooks
-from noetl.testing.playbook_runs import playbook
+from noetl.testing.engines.memory import MemoryPlaybooks, open_memory_playbooks
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.short_leases import until
 
 
 @pytest.fixture(autouse=True)

@@ -13,15 +13,15 @@ import pytest
 
 from noetl.errors import InputError
 from noetl.model.dataset import FileEntry
-from noetl.pipelines.damage.finding import DamagedFile, DamageFinder
-from noetl.pipelines.damage.repairing import Repairs
-from noetl.pipelines.reading import DatasetReader
-from noetl.runtime.changes import changes_of
+from noetl.pipelines.damage.finder import DamagedFile, DamageFinder
+from noetl.pipelines.damage.repair import Repairs
+from noetl.pipelines.datasets.dataset_reader import DatasetReader
+from noetl.runtime.assembly.changes import changes_of
 from noetl.spark.event_lake.definition import DAG as EVENTS
-from noetl.spark.event_lake.facts.definition import DAG as FACTS
-from noetl.spark.integrity.checking import Damage
+from noetl.spark.event_lake.facts.catalogue import DAG as FACTS
+from noetl.spark.lake.integrity.checks import Damage
 from noetl.testing.attacks import files as attacks
-from noetl.testing.pipelines import TestedPipelines
+from noetl.testing.engines.pipelines import TestedPipelines
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(300)]
 

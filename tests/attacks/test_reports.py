@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from tests.unit.api.conftest import engine, payloads, readers, serve, server  # noqa: F401 - fixtures
 from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server
 
-from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
-from noetl.dispatch.open_work.memory import MemoryOpenWork
-from noetl.dispatch.open_work.port import OpenStage
+from noetl.engine.dispatch.grants import CommandGrant, FrameGrant, FrameReport
+from noetl.engine.dispatch.open_work.memory import MemoryOpenWork
+from noetl.engine.dispatch.open_work.port import OpenStage
+from noetl.engine.plan.trigger import CommandEnded
 from noetl.errors import EventInvalid, LeaseLost, ReportRefused, Unavailable
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Transition
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.transition import Transition
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.payload_ref import PayloadRef, payload_uri
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.plan.trigger import CommandEnded
 from noetl.testing.attacks.reports import MISSING, checkpoints, command_reports, frame_reports
-from noetl.testing.memory_engine import SCOPE, MemoryPlaybooks, open_memory_playbooks
+from noetl.testing.engines.memory import SCOPE, MemoryPlaybooks, open_memory_playbooks
 
 TOTAL = 5
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import noetl
-from noetl.execute.confinement import policy as policies
-from noetl.execute.confinement import process as confined_processes
-from noetl.execute.confinement.policy import Policy
-from noetl.execute.tools.python_pool import PythonPool, Request, Variant
-from noetl.execute.tools.shell_process import run_process
+from noetl.engine.confinement import policy as policies
+from noetl.engine.confinement import process as confined_processes
+from noetl.engine.confinement.policy import Policy
+from noetl.engine.tools.programs.process import run_process
+from noetl.engine.tools.python.pool import PythonPool, Request, Variant
 from noetl.runtime.config import load_settings
-from noetl.runtime.confining import hide_secrets
+from noetl.runtime.confinement import hide_secrets
 
 spaces = pytest.mark.skipif(
     sys.platform != "linux" or policies.namespaces_obstacle() is not None, reason="no namespaces here"

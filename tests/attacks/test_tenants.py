@@ -12,8 +12,8 @@ from tests.unit.api.generated_requests import failures_of
 from tests.unit.api.serving import HOME, Server
 
 from noetl.api.routes.all_routes import endpoints
-from noetl.credentials.tokens import ROLES
 from noetl.model.stream import Scope
+from noetl.services.credentials.tokens import ROLES
 from noetl.testing.attacks.tenants import Attempt, attempts
 
 pytestmark = pytest.mark.service

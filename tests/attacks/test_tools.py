@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from tests.unit.execute.tools.io_calls import Caller
 
+from noetl.engine.confinement import policy as policies
+from noetl.engine.confinement.policy import Policy, refuse_hidden
+from noetl.engine.tools.duckdb.databases import databases_of
+from noetl.engine.tools.duckdb.ducklake import DucklakeTool
+from noetl.engine.tools.duckdb.tool import DuckdbTool
+from noetl.engine.tools.gcs import GcsTool
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.postgres.tool import PostgresTool
+from noetl.engine.tools.programs.source import load_script
+from noetl.engine.tools.transfer.tool import TransferTool
 from noetl.errors import Denied
-from noetl.execute.confinement import policy as policies
-from noetl.execute.confinement.policy import Policy, refuse_hidden
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools.duckdb import DuckdbTool
-from noetl.execute.tools.duckdb_databases import databases_of
-from noetl.execute.tools.ducklake import DucklakeTool
-from noetl.execute.tools.gcs.tool import GcsTool
-from noetl.execute.tools.postgres import PostgresTool
-from noetl.execute.tools.script_source import load_script
-from noetl.execute.tools.transfer import TransferTool
 
 confined = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0 or policies.namespaces_obstacle() is not None,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
-from noetl.curated.on_postgres import InPostgres
-from noetl.curated.reading import CuratedReads, Grouping
-from noetl.curated.registry import CuratedViews
-from noetl.curated.view import CuratedView
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Append, Transition
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.transition import Append, Transition
 from noetl.model.catalogue.queries import CuratedEngine
 from noetl.model.event import Draft
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.testing.drafts import PRODUCER, Drafts
+from noetl.services.curated.on_postgres import InPostgres
+from noetl.services.curated.reads import CuratedReads, Grouping
+from noetl.services.curated.registry import CuratedViews
+from noetl.services.curated.view import CuratedView
+from noetl.testing.samples.drafts import PRODUCER, Drafts
 
 IDS = SnowflakeGenerator(9, lambda: time.time_ns() // 1_000_000)
 OPERATORS = Scope("platform", "operators")

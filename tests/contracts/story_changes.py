@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.ledger.transition import Append, Transition
-from noetl.testing.pipeline_changes import Piped, named
+from noetl.kernel.ledger.transition import Append, Transition
+from noetl.testing.samples.pipelines import Piped, named
 
 _BY = {"by": "ann"}
 

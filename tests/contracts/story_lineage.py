@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.ledger.transition import Transition
-from noetl.testing.execution_changes import one
-from noetl.testing.pipeline_changes import Piped, named
+from noetl.kernel.ledger.transition import Transition
+from noetl.testing.samples.executions import one
+from noetl.testing.samples.pipelines import Piped, named
 
 
 def some_lineage(dag: Piped) -> list[Transition]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.ledger.transition import Transition
-from noetl.testing.execution_changes import joined, one, token
-from noetl.testing.pipeline_changes import Piped, named
+from noetl.kernel.ledger.transition import Transition
+from noetl.testing.samples.executions import joined, one, token
+from noetl.testing.samples.pipelines import Piped, named
 
 from .story_alerts import some_alerts
 from .story_changes import some_changes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.ledger.transition import Append, Transition
-from noetl.testing.execution_changes import one, token
-from noetl.testing.pipeline_changes import Piped, named
+from noetl.kernel.ledger.transition import Append, Transition
+from noetl.testing.samples.executions import one, token
+from noetl.testing.samples.pipelines import Piped, named
 
 DAY = "2026-03-01T{:02}:00:00Z"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.ledger.transition import Append, Transition
+from noetl.kernel.ledger.transition import Append, Transition
 from noetl.model.mark import Mark
-from noetl.testing.pipeline_changes import Piped, named
+from noetl.testing.samples.pipelines import Piped, named
 
 
 def some_views(dag: Piped) -> list[Transition]:

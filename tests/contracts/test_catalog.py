@@ -7,16 +7,16 @@ import time
 
 import pytest
 
-from noetl.catalog.plans import Plans
-from noetl.catalog.playbook_rows import PostgresEntries
-from noetl.catalog.playbooks import Catalog
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.engine.catalog.plan_cache import Plans
+from noetl.engine.catalog.playbooks import Catalog
+from noetl.engine.catalog.postgres import PostgresEntries
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.language.playbook.checked_playbook import CheckedPlaybook
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.playbook.checked import CheckedPlaybook
-from noetl.testing.drafts import PRODUCER
+from noetl.testing.samples.drafts import PRODUCER
 
 SCOPE = Scope("acme", "care")
 IDS = SnowflakeGenerator(5, lambda: time.time_ns() // 1_000_000)

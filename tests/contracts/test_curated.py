@@ -11,20 +11,19 @@ import pytest
 from tests.contracts.many_tenants import IDS, LONER, OPERATORS, SECRETS, TENANTS, add_loner, noon, populate, reads
 
 from noetl import faults
-from noetl.curated.built_in import BUILT_IN
-from noetl.curated.facts import Fact
-from noetl.curated.fields import identity, number, time
-from noetl.curated.on_postgres import InPostgres
-from noetl.curated.reading import Answer, CuratedReads, Reader
-from noetl.curated.rules import Drop, Hash, Total
-from noetl.curated.view import CuratedView
 from noetl.errors import InputError, NotFound, Unavailable
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.event import Event
 from noetl.model.stream import Scope
-from noetl.testing.drafts import Drafts
-from noetl.testing.ledger_reading import everything
+from noetl.services.curated.facts import Fact, identity, number, time
+from noetl.services.curated.on_postgres import InPostgres
+from noetl.services.curated.reads import Answer, CuratedReads, Reader
+from noetl.services.curated.registry import BUILT_IN
+from noetl.services.curated.rules import Drop, Hash, Total
+from noetl.services.curated.view import CuratedView
+from noetl.testing.contracts.ledger.event_lists import everything
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = pytest.mark.service
 

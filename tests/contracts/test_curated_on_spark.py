@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from tests.contracts.many_tenants import OPERATORS, noon, populate, reads
 
-from noetl.curated.built_in import DURATIONS, FAILURES_IN_COMMON, WORK_BY_SIZE
-from noetl.curated.on_spark import OnSparkDrivers
-from noetl.curated.reading import Reader
 from noetl.errors import Unavailable
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.testing.ledger_reading import everything
-from noetl.testing.spark import SharedDrivers
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.services.curated.on_spark import OnSparkDrivers
+from noetl.services.curated.reads import Reader
+from noetl.services.curated.registry import DURATIONS, FAILURES_IN_COMMON, WORK_BY_SIZE
+from noetl.testing.contracts.ledger.event_lists import everything
+from noetl.testing.servers.spark import SharedDrivers
 
 pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.no_parity, pytest.mark.timeout(300)]
 

@@ -15,25 +15,25 @@ import msgspec
 import pytest
 from tests.unit.model.sound import sound
 
-from noetl.catalog.playbook_rows import PostgresEntries
-from noetl.catalog.playbooks import Catalog
+from noetl.engine.catalog.playbooks import Catalog
+from noetl.engine.catalog.postgres import PostgresEntries
 from noetl.errors import EventInvalid
-from noetl.ledger.database import Database
-from noetl.ledger.memory import MemoryLedger
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Append, Transition
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.transition import Append, Transition
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.projections.folds.open_work import OpenWork
+from noetl.kernel.projections.folds.organization.fold import Pipelines
+from noetl.kernel.projections.folds.organization.tables import KEYS
 from noetl.model.catalogue import BY_NAME, ENDING, EVENT_TYPES
 from noetl.model.catalogue.rows import LEASED, applied_by, types_changing
 from noetl.model.event import Draft, Event
 from noetl.model.event_type import EventType
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.project.folds.open_work import OpenWork
-from noetl.project.folds.pipelines.fold import Pipelines
-from noetl.project.folds.pipelines.tables import KEYS
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.execution_changes import IDS, SCOPE, Driven, one, token
-from noetl.testing.open_work_story import whole_story as open_work_story
-from noetl.testing.pipeline_changes import Piped
+from noetl.testing.contracts.open_work.story import whole_story as open_work_story
+from noetl.testing.samples.drafts import PRODUCER
+from noetl.testing.samples.executions import IDS, SCOPE, Driven, one, token
+from noetl.testing.samples.pipelines import Piped
 
 from .story_pipelines import what_seldom_happens, whole_story
 from .work_tables import rows

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.dispatch.stores import EngineStores, memory_stores, postgres_stores
-from noetl.ledger.database import Database
-from noetl.ledger.memory import MemoryLedger
-from noetl.ledger.postgres import PostgresLedger
-from noetl.project.work_rows import FoldedRows
-from noetl.testing.fact_answers import FactAnswers
-from noetl.testing.open_execution_answers import OpenExecutionAnswers
-from noetl.testing.open_work_answers import OpenWorkAnswers
+from noetl.engine.dispatch.stores import EngineStores, memory_stores, postgres_stores
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.folds.organization.fold import FoldedRows
+from noetl.testing.contracts.facts import FactAnswers
+from noetl.testing.contracts.open_work.answers import OpenWorkAnswers
+from noetl.testing.contracts.open_work.executions import OpenExecutionAnswers
 
 
 class TestInMemory(OpenWorkAnswers, OpenExecutionAnswers, FactAnswers):

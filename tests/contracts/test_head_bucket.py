@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 
 from noetl.errors import ConfigError, Unavailable
-from noetl.ledger.chain.heads import Head, Signer, is_signed_by, read_heads
+from noetl.kernel.ledger.chain.heads import Head, Signer, is_signed_by, read_heads
 from noetl.runtime.head_bucket import LockedBucket
-from noetl.runtime.heads_settings import HeadBucket
-from noetl.testing.s3 import running_s3
+from noetl.runtime.settings.signed_heads import HeadBucket
+from noetl.testing.servers.s3 import running_s3
 
 pytestmark = pytest.mark.service
 

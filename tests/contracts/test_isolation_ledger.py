@@ -9,18 +9,18 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
-from noetl.ledger.batch import APPEND_SQL, arguments, request
-from noetl.ledger.checking import Checks
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.batch import APPEND_SQL, arguments, request
+from noetl.kernel.ledger.claim_checks import Checks
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.folds.organization.tables import KEYS
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
-from noetl.project.folds.pipelines.tables import KEYS
-from noetl.testing.drafts import Drafts
-from noetl.testing.ledger_reading import everything, read, read_execution
-from noetl.testing.ledger_reads import taken
-from noetl.testing.postgres import FreshDatabases
+from noetl.testing.contracts.ledger.event_lists import everything, read, read_execution
+from noetl.testing.contracts.ledger.reads import taken
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.servers.postgres import FreshDatabases
 
 pytestmark = pytest.mark.service
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncpg
 import pytest
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.folds.registry import FoldRegistry, built_in_folds
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.stream import Scope
-from noetl.project.folds.registry import FoldRegistry, built_in_folds
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
-from noetl.testing.drafts import Drafts
-from noetl.testing.projecting import IDS, pure_rows, record, stored_rows
-from noetl.testing.projection_samples import snapshot
+from noetl.testing.contracts.projections.samples import snapshot
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.projected_ledger import IDS, pure_rows, record, stored_rows
 
 pytestmark = pytest.mark.service
 

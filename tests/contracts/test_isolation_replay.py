@@ -7,14 +7,14 @@ import time
 import pytest
 
 from noetl.errors import NotFound
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.replay.as_of import AsOf
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.replay.as_of import AsOf
-from noetl.testing.drafts import Drafts
-from noetl.testing.parity import Projections, connect
-from noetl.testing.runs import Run, framed_run
+from noetl.testing.engines.parity import Projections, connect
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.runs import Run, framed_run
 
 pytestmark = pytest.mark.service
 

@@ -6,24 +6,24 @@ import time
 
 import pytest
 
-from noetl.alerts.conditions import look
-from noetl.alerts.rule import Condition
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.envelope import externalize
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.payloads.port import referred_key
+from noetl.kernel.projections.folds.business_object import business_object
+from noetl.kernel.projections.folds.fold import Row
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.language.alert.rule import Condition
 from noetl.model.event import Event
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.payloads.envelope import externalize
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.payloads.port import referred_key
-from noetl.project.folds.business_object import business_object
-from noetl.project.folds.fold import Row
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
-from noetl.runtime.projector_metrics import projection_lags
-from noetl.testing.drafts import Drafts
-from noetl.testing.parity import Projections, connect
+from noetl.runtime.metrics.projections import projection_lags
+from noetl.services.alerts.conditions import look
+from noetl.testing.engines.parity import Projections, connect
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = [pytest.mark.service, pytest.mark.no_parity]
 

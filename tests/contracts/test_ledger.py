@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.ledger.memory import MemoryLedger
-from noetl.testing.ledger_contract import LedgerContract
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.testing.contracts.ledger.contract import LedgerContract
 
 
 class TestMemoryLedger(LedgerContract):

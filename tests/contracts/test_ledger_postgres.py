@@ -16,21 +16,21 @@ import asyncpg
 import pytest
 
 from noetl.errors import AlreadyRecorded, PayloadCollected, Unavailable, Unsupported, VersionConflict
-from noetl.ledger.batch import APPEND_SQL, arguments, request
-from noetl.ledger.checking import Checks
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.batch import APPEND_SQL, arguments, request
+from noetl.kernel.ledger.claim_checks import Checks
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.catalogue.rows import APPLIED_BY
 from noetl.model.event import Draft
 from noetl.model.ids import MAX_ID, SnowflakeGenerator, snowflake_at
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
-from noetl.runtime import migrate
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.testing.drafts import Drafts
-from noetl.testing.ledger_reading import everything, read, read_execution
-from noetl.testing.ledger_reads import taken
-from noetl.testing.postgres import FreshDatabases
+from noetl.runtime.postgres import migrations
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.testing.contracts.ledger.event_lists import everything, read, read_execution
+from noetl.testing.contracts.ledger.reads import taken
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.servers.postgres import FreshDatabases
 
 pytestmark = pytest.mark.service
 
@@ -118,7 +118,7 @@ async def test_one_append_that_violates_an_index_does_not_fail_its_group(
 async def test_reading_goes_on_page_by_page(
     ledger: PostgresLedger, drafts: Drafts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("noetl.ledger.postgres.PAGE_EVENTS", 3)
+    monkeypatch.setattr("noetl.kernel.ledger.postgres.ledger.PAGE_EVENTS", 3)
     run, loop = drafts.mint(), drafts.mint()
     items = drafts.loop_items(run, loop, 9)
     await ledger.append(items[0].stream, items)
@@ -319,7 +319,7 @@ async def test_a_subscription_is_woken_by_notification_not_by_polling(database: 
 async def test_a_database_without_the_schema_says_how_to_make_it(
     fresh_databases: FreshDatabases, owner_url: str, drafts: Drafts
 ) -> None:
-    await asyncio.to_thread(migrate.downgrade, owner_url, "base")
+    await asyncio.to_thread(migrations.downgrade, owner_url, "base")
     database = Database(owner_url, as_roles=True)
     ledger = PostgresLedger(database)
     draft = drafts.execution(drafts.mint())
@@ -518,7 +518,7 @@ def own_server(short_directory: Path) -> Iterator[EmbeddedServer]:
 async def test_a_restarted_server_loses_nothing_acknowledged_and_the_ledger_goes_on(
     own_server: EmbeddedServer, drafts: Drafts
 ) -> None:
-    await asyncio.to_thread(migrate.upgrade, own_server.url())
+    await asyncio.to_thread(migrations.upgrade, own_server.url())
     database = Database(own_server.url(), as_roles=True)
     ledger = PostgresLedger(database)
     acknowledged: list[int] = []
@@ -553,7 +553,7 @@ async def test_a_restarted_server_loses_nothing_acknowledged_and_the_ledger_goes
 
 @pytest.mark.fault
 async def test_a_subscription_outlives_a_restart_of_the_server(own_server: EmbeddedServer, drafts: Drafts) -> None:
-    await asyncio.to_thread(migrate.upgrade, own_server.url())
+    await asyncio.to_thread(migrations.upgrade, own_server.url())
     database = Database(own_server.url(), as_roles=True)
     ledger = PostgresLedger(database, poll_seconds=0.1)
     before, after = (drafts.execution(drafts.mint()) for _ in range(2))

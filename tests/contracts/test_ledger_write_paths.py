@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.stream.memory import MemoryStream
-from noetl.stream.nats import NatsStream
-from noetl.stream.nats_connection import NatsConnection
-from noetl.stream.port import EVENTS, WRITES
-from noetl.testing.ledger_contract import LedgerContract
-from noetl.testing.write_paths import write_path_shadow, write_path_stream
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.stream.memory import MemoryStream
+from noetl.kernel.stream.nats.connection import NatsConnection
+from noetl.kernel.stream.nats.stream import NatsStream
+from noetl.kernel.stream.port import EVENTS, WRITES
+from noetl.testing.contracts.ledger.contract import LedgerContract
+from noetl.testing.engines.write_paths import write_path_shadow, write_path_stream
 
 pytestmark = pytest.mark.service
 

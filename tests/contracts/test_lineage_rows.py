@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.replay.pipelines import pipeline_differences
-from noetl.testing.execution_changes import SCOPE
-from noetl.testing.pipeline_changes import Piped, named
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.replay.organization_rows import pipeline_differences
+from noetl.testing.samples.executions import SCOPE
+from noetl.testing.samples.pipelines import Piped, named
 
 from .story_lineage import some_lineage
 from .work_tables import rows

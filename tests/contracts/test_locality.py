@@ -14,29 +14,28 @@ import orjson
 import pyarrow
 import pytest
 
-from noetl.dispatch.engine import Engine
-from noetl.dispatch.grants import CommandGrant, FrameReport
-from noetl.dispatch.locality import Patience, Wish, claimant, may_take, opening
-from noetl.dispatch.open_work.postgres import PostgresOpenWork
-from noetl.dispatch.stores import postgres_stores
-from noetl.leases.open_work import Nearness
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.engine.dispatch.engine import Engine
+from noetl.engine.dispatch.grants import CommandGrant, FrameReport
+from noetl.engine.dispatch.open_work.postgres import PostgresOpenWork
+from noetl.engine.dispatch.stores import postgres_stores
+from noetl.engine.plan.locality import Patience, Place, Wish, claimant, may_take, opening, place_of
+from noetl.engine.plan.trigger import CommandEnded
+from noetl.kernel.leases.open_work import Nearness
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.codec import ARROW_STREAM, JSON, encode_table
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.kernel.replay.open_work import open_work_differences
 from noetl.model.event import Event
-from noetl.payloads.codec import ARROW_STREAM, JSON, encode_table
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.plan.places import Place, place_of
-from noetl.plan.trigger import CommandEnded
-from noetl.project.upcast import Upcasters
-from noetl.replay.open_work import open_work_differences
-from noetl.runtime.engine import open_engine, producer_of
-from noetl.runtime.fabric import close_fabrics
-from noetl.runtime.pipelines import open_pipelines
+from noetl.runtime.assembly.engine import open_engine, producer_of
+from noetl.runtime.assembly.pipelines import open_pipelines
+from noetl.runtime.payloads.tiers import close_fabrics
 from noetl.runtime.roles.worker import open_local_worker
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import open_runtime
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.execution_changes import IDS, SCOPE, Driven
+from noetl.testing.samples.drafts import PRODUCER
+from noetl.testing.samples.executions import IDS, SCOPE, Driven
 
 from .work_tables import rows
 

@@ -22,18 +22,18 @@ import psycopg
 import pytest
 
 from noetl.errors import Unsupported
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.runtime import migrate
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.testing.drafts import Drafts
-from noetl.testing.ledger_reading import everything
+from noetl.runtime.postgres import migrations
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.testing.contracts.ledger.event_lists import everything
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = pytest.mark.service
 
-REVISIONS = sorted(path.name.split("_")[0] for path in (migrate.SCHEMA / "migrations/versions").glob("[0-9]*.py"))
+REVISIONS = sorted(path.name.split("_")[0] for path in (migrations.SCHEMA / "migrations/versions").glob("[0-9]*.py"))
 IDS = SnowflakeGenerator(4, lambda: time.time_ns() // 1_000_000)
 
 
@@ -63,10 +63,10 @@ def reference(owner_url: str) -> str:
 
 
 def test_an_empty_database_is_brought_to_the_newest_revision(empty_url: str, reference: str) -> None:
-    assert migrate.current(empty_url) is None
-    applied = migrate.upgrade(empty_url)
+    assert migrations.current(empty_url) is None
+    applied = migrations.upgrade(empty_url)
     assert [name.split("_")[0] for name in applied] == REVISIONS
-    assert migrate.current(empty_url) == migrate.head() == REVISIONS[-1]
+    assert migrations.current(empty_url) == migrations.head() == REVISIONS[-1]
     assert dump(empty_url) == reference
 
 
@@ -74,36 +74,36 @@ def test_step_by_step_up_and_down_and_up_again_makes_the_same_catalog(empty_url:
     """INV-24."""
     catalogs = []
     for revision in REVISIONS:
-        migrate.upgrade(empty_url, revision)
-        assert migrate.current(empty_url) == revision
+        migrations.upgrade(empty_url, revision)
+        assert migrations.current(empty_url) == revision
         catalogs.append(dump(empty_url))
     assert catalogs[-1] == reference
     for revision, catalog in reversed(list(zip(REVISIONS[:-1], catalogs[:-1], strict=True))):
-        migrate.downgrade(empty_url, revision)
-        assert migrate.current(empty_url) == revision
+        migrations.downgrade(empty_url, revision)
+        assert migrations.current(empty_url) == revision
         assert dump(empty_url) == catalog
-    migrate.downgrade(empty_url, "base")
-    assert migrate.current(empty_url) is None
+    migrations.downgrade(empty_url, "base")
+    assert migrations.current(empty_url) is None
     assert ask(empty_url, "SELECT nspname FROM pg_namespace WHERE nspname = 'noetl'") == []
-    migrate.upgrade(empty_url)
+    migrations.upgrade(empty_url)
     assert dump(empty_url) == reference
 
 
 def test_all_the_way_down_and_up_makes_the_same_catalog(owner_url: str, reference: str) -> None:
-    undone = migrate.downgrade(owner_url, "base")
+    undone = migrations.downgrade(owner_url, "base")
     assert [name.split("_")[0] for name in undone] == REVISIONS[::-1]
-    migrate.upgrade(owner_url)
+    migrations.upgrade(owner_url)
     assert dump(owner_url) == reference
 
 
 def test_an_upgrade_of_what_is_newest_changes_nothing(owner_url: str, reference: str) -> None:
-    assert migrate.upgrade(owner_url) == []
+    assert migrations.upgrade(owner_url) == []
     assert dump(owner_url) == reference
 
 
 def test_of_concurrent_upgrades_one_does_the_work(empty_url: str, reference: str) -> None:
     with ThreadPoolExecutor(4) as pool:
-        applied = list(pool.map(lambda _: migrate.upgrade(empty_url), range(4)))
+        applied = list(pool.map(lambda _: migrations.upgrade(empty_url), range(4)))
     assert sorted(map(len, applied)) == [0, 0, 0, len(REVISIONS)]
     assert dump(empty_url) == reference
 
@@ -113,12 +113,12 @@ def test_a_failed_upgrade_leaves_nothing_behind_and_can_be_repeated(empty_url: s
         connection.execute("CREATE SCHEMA noetl CREATE TABLE noetl.snapshot ()")
     before = dump(empty_url)
     with pytest.raises(psycopg.errors.DuplicateTable, match="already exists"):
-        migrate.upgrade(empty_url)
-    assert migrate.current(empty_url) is None
+        migrations.upgrade(empty_url)
+    assert migrations.current(empty_url) is None
     assert dump(empty_url) == before
     with psycopg.connect(empty_url) as connection:
         connection.execute("DROP TABLE noetl.snapshot")
-    migrate.upgrade(empty_url)
+    migrations.upgrade(empty_url)
     assert dump(empty_url) == reference
 
 
@@ -152,7 +152,7 @@ def test_a_serving_role_owns_nothing_and_may_make_nothing(owner_url: str, role: 
 def later_schema(tmp_path: Path) -> Path:
     """The schema of a later day: a table with one more column and a function with one more word, in file and migration."""
     schema = tmp_path / "schema"
-    shutil.copytree(migrate.SCHEMA, schema)
+    shutil.copytree(migrations.SCHEMA, schema)
     worker, function = schema / "tables/worker.sql", schema / "functions/payload_lock.sql"
     before = function.read_text()
     # A column that a migration adds comes last, so it stands last in the file too.
@@ -178,25 +178,25 @@ def downgrade(): context.config.attributes["run"].down("{RACKS}")
 
 def test_the_files_and_the_migrations_make_one_catalog(empty_url: str, owner_url: str, later_schema: Path) -> None:
     """INV-24."""
-    assert migrate.upgrade(empty_url, schema=later_schema)[-1] == RACKS
-    assert migrate.upgrade(owner_url, schema=later_schema) == [RACKS]
-    assert migrate.current(empty_url) == migrate.current(owner_url) == NEXT
+    assert migrations.upgrade(empty_url, schema=later_schema)[-1] == RACKS
+    assert migrations.upgrade(owner_url, schema=later_schema) == [RACKS]
+    assert migrations.current(empty_url) == migrations.current(owner_url) == NEXT
     assert "rack text" in dump(owner_url)
     assert dump(empty_url) == dump(owner_url)
 
 
 def test_a_revision_before_the_newest_can_be_asked_for(empty_url: str, reference: str, later_schema: Path) -> None:
-    applied = migrate.upgrade(empty_url, REVISIONS[-1], later_schema)
+    applied = migrations.upgrade(empty_url, REVISIONS[-1], later_schema)
     assert [name.split("_")[0] for name in applied] == REVISIONS
-    assert migrate.current(empty_url) == REVISIONS[-1]
+    assert migrations.current(empty_url) == REVISIONS[-1]
     assert dump(empty_url) == reference
 
 
 def test_a_file_that_no_migration_carries_is_found(empty_url: str, owner_url: str, later_schema: Path) -> None:
     file = later_schema / "functions/payload_lock.sql"
     file.write_text(file.read_text().replace("noetl.payload", "noetl.other"))
-    migrate.upgrade(empty_url, schema=later_schema)
-    migrate.upgrade(owner_url, schema=later_schema)
+    migrations.upgrade(empty_url, schema=later_schema)
+    migrations.upgrade(owner_url, schema=later_schema)
     assert dump(empty_url) != dump(owner_url)
 
 
@@ -215,15 +215,15 @@ async def test_events_survive_the_undoing_of_what_is_built_on_them_and_its_retur
         await ledger.close()
         await database.close()
 
-    await asyncio.to_thread(migrate.upgrade, owner_url, "head", later_schema)
+    await asyncio.to_thread(migrations.upgrade, owner_url, "head", later_schema)
     async with opened() as ledger:
         await ledger.append(items[0].stream, items)
         before = await everything(ledger)
     assert len(before) == 3
-    await asyncio.to_thread(migrate.downgrade, owner_url, REVISIONS[-1], later_schema)
+    await asyncio.to_thread(migrations.downgrade, owner_url, REVISIONS[-1], later_schema)
     async with opened() as ledger:
         assert await everything(ledger) == before
-    await asyncio.to_thread(migrate.upgrade, owner_url, "head", later_schema)
+    await asyncio.to_thread(migrations.upgrade, owner_url, "head", later_schema)
     async with opened() as ledger:
         answer = await ledger.append(items[0].stream, [drafts.again(item) for item in items])
         assert answer.repeated
@@ -248,7 +248,7 @@ def test_databases_of_one_new_server_can_be_migrated_at_once(new_server: Embedde
             admin.execute(f"CREATE DATABASE {name} OWNER noetl_owner".encode())
     urls = [new_server.url("noetl_owner", name) for name in names]
     # Processes, not threads: the roles belong to the whole server, and that is where migrations of two databases meet.
-    script = "import sys; from noetl.runtime.migrate import upgrade; upgrade(sys.argv[1])"
+    script = "import sys; from noetl.runtime.postgres.migrations import upgrade; upgrade(sys.argv[1])"
     running = [subprocess.Popen([sys.executable, "-c", script, url], stderr=subprocess.PIPE, text=True) for url in urls]
     said = [process.communicate()[1] for process in running]
     assert [process.returncode for process in running] == [0] * len(urls), said
@@ -259,6 +259,6 @@ def test_a_revision_that_nobody_knows_is_refused(owner_url: str) -> None:
     with psycopg.connect(owner_url) as connection:
         connection.execute("UPDATE public.schema_revision SET version_num = '0022'")
     with pytest.raises(Unsupported, match="at revision 0022, newer than this program's") as refused:
-        migrate.upgrade(owner_url)
+        migrations.upgrade(owner_url)
     assert "noetl db reset" in (refused.value.hint or "")
-    assert migrate.current(owner_url) == "0022"
+    assert migrations.current(owner_url) == "0022"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
 from noetl.runtime.node_number import Ids
 
 pytestmark = pytest.mark.service

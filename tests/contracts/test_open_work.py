@@ -7,18 +7,18 @@ from typing import Any
 import asyncpg
 import pytest
 
-from noetl.catalog.playbook_rows import PostgresEntries
-from noetl.catalog.playbooks import Catalog
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.project.upcast import Upcasters
-from noetl.replay.open_work import SHOWN, open_work_differences
-from noetl.replay.report import Difference
-from noetl.testing.drafts import PRODUCER, Drafts
-from noetl.testing.execution_changes import IDS, SCOPE, Driven
-from noetl.testing.open_work_story import whole_story
-from noetl.testing.parity import Projections, connect
+from noetl.engine.catalog.playbooks import Catalog
+from noetl.engine.catalog.postgres import PostgresEntries
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.kernel.replay.open_work import SHOWN, open_work_differences
+from noetl.kernel.replay.report import Difference
+from noetl.testing.contracts.open_work.story import whole_story
+from noetl.testing.engines.parity import Projections, connect
+from noetl.testing.samples.drafts import PRODUCER, Drafts
+from noetl.testing.samples.executions import IDS, SCOPE, Driven
 
 pytestmark = pytest.mark.service
 

@@ -8,20 +8,19 @@ from pathlib import Path
 import obstore
 import pytest
 
+from noetl.kernel.payloads.disk import DiskCache
+from noetl.kernel.payloads.figures import Figures
+from noetl.kernel.payloads.keys import MemoryTenantKeys, TenantKeys
+from noetl.kernel.payloads.lru import ByteLru
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
+from noetl.kernel.payloads.objects.store import ObjectPayloadStore
+from noetl.kernel.payloads.port import PayloadStore, object_key
+from noetl.kernel.payloads.shared_memory.node import NodeDirectory
+from noetl.kernel.payloads.shared_memory.shm import SharedMemory
+from noetl.kernel.payloads.tiers import TieredPayloads, Tiers
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.chain import TieredPayloads
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.payloads.disk import DiskCache
-from noetl.payloads.figures import Figures
-from noetl.payloads.keys import MemoryTenantKeys, TenantKeys
-from noetl.payloads.lru import ByteLru
-from noetl.payloads.node import NodeDirectory
-from noetl.payloads.objects import ObjectPayloadStore
-from noetl.payloads.port import PayloadStore, object_key
-from noetl.payloads.shm import SharedMemory
-from noetl.payloads.tiers import Tiers
-from noetl.testing.payload_contract import EncryptedPayloadStoreContract, PayloadStoreContract
+from noetl.testing.contracts.payloads import EncryptedPayloadStoreContract, PayloadStoreContract
 
 MIB = 1 << 20
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import obstore
 import pytest
 
+from noetl.kernel.payloads.keys import FileTenantKeys, MemoryTenantKeys, TenantKeys
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
+from noetl.kernel.payloads.objects.store import ObjectPayloadStore
+from noetl.kernel.payloads.port import PayloadStore, object_key
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.payloads.keys import FileTenantKeys, MemoryTenantKeys, TenantKeys
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.payloads.objects import ObjectPayloadStore
-from noetl.payloads.port import PayloadStore, object_key
-from noetl.testing.payload_contract import EncryptedPayloadStoreContract, PayloadStoreContract
-from noetl.testing.s3 import S3Server, running_s3
+from noetl.testing.contracts.payloads import EncryptedPayloadStoreContract, PayloadStoreContract
+from noetl.testing.servers.s3 import S3Server, running_s3
 
 _numbers = itertools.count()
 

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from noetl.catalog.people import People
 from noetl.errors import InputError, NotFound
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.execution_changes import IDS, NEIGHBOUR, SCOPE
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.services.people import People
+from noetl.testing.samples.drafts import PRODUCER
+from noetl.testing.samples.executions import IDS, NEIGHBOUR, SCOPE
 
 from .work_tables import rows
 

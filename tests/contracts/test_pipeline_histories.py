@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from noetl.errors import NoetlError
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Transition
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.transition import Transition
+from noetl.kernel.replay.organization_rows import pipeline_differences
 from noetl.model.stream import Scope
-from noetl.replay.pipelines import pipeline_differences
-from noetl.testing.execution_changes import joined, token
-from noetl.testing.pipeline_changes import Piped
+from noetl.testing.samples.executions import joined, token
+from noetl.testing.samples.pipelines import Piped
 
 pytestmark = pytest.mark.service
 

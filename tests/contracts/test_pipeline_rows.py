@@ -8,16 +8,16 @@ import asyncpg
 import pytest
 
 from noetl.errors import AlreadyRecorded
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Transition
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.transition import Transition
+from noetl.kernel.projections.folds.organization.fold import PIPELINE_EVENTS
+from noetl.kernel.projections.folds.organization.tables import KEYS
+from noetl.kernel.replay.organization_rows import pipeline_differences
 from noetl.model.catalogue.rows import APPLIED_BY, types_applied_by
 from noetl.model.stream import Scope
-from noetl.project.folds.pipelines.fold import PIPELINE_EVENTS
-from noetl.project.folds.pipelines.tables import KEYS
-from noetl.replay.pipelines import pipeline_differences
-from noetl.testing.execution_changes import NEIGHBOUR, SCOPE, joined, token
-from noetl.testing.pipeline_changes import Piped
+from noetl.testing.samples.executions import NEIGHBOUR, SCOPE, joined, token
+from noetl.testing.samples.pipelines import Piped
 
 from .story_pipelines import what_seldom_happens, whole_story
 from .work_tables import rows

@@ -7,12 +7,12 @@ import asyncio
 import asyncpg
 import pytest
 
-from noetl.ledger.database import Database
-from noetl.project.memory import MemoryProjectionStore
-from noetl.project.port import ProjectionStore
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.testing.projection_contract import ProjectionStoreContract
-from noetl.testing.projection_samples import SHARD, folded, ids_of
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.projections.stores.memory import MemoryProjectionStore
+from noetl.kernel.projections.stores.port import ProjectionStore
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.testing.contracts.projections.contract import ProjectionStoreContract
+from noetl.testing.contracts.projections.samples import SHARD, folded, ids_of
 
 
 class TestMemory(ProjectionStoreContract):

@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.model.broken_stream import BrokenStream
-from noetl.model.event import Event
-from noetl.project.folds.fold import FoldedRow
-from noetl.project.folds.frame import FRAME
-from noetl.project.folds.registry import FoldRegistry, built_in_folds
-from noetl.project.port import (
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.folds.fold import FoldedRow
+from noetl.kernel.projections.folds.frame import FRAME
+from noetl.kernel.projections.folds.registry import FoldRegistry, built_in_folds
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.by_type import StoredByType, StoreLine
+from noetl.kernel.projections.stores.port import (
     NOTHING_BROKEN,
     Failure,
     ProjectionStore,
@@ -24,15 +24,15 @@ from noetl.project.port import (
     ShardState,
     StreamChanges,
 )
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.stores import StoredByType, StoreLine
-from noetl.project.upcast import Upcasters
-from noetl.runtime.projection_store_metrics import StoreMetrics
-from noetl.testing.postgres import FreshDatabases
-from noetl.testing.projecting import a_run, record
-from noetl.testing.projection_contract import ProjectionStoreContract
-from noetl.testing.projection_samples import CARE, SHARD, folded, ids_of
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.model.broken_stream import BrokenStream
+from noetl.model.event import Event
+from noetl.runtime.metrics.projections import StoreMetrics
+from noetl.testing.contracts.projections.contract import ProjectionStoreContract
+from noetl.testing.contracts.projections.samples import CARE, SHARD, folded, ids_of
+from noetl.testing.samples.projected_ledger import a_run, record
+from noetl.testing.servers.postgres import FreshDatabases
 
 pytestmark = pytest.mark.service
 

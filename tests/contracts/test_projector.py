@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 
 from noetl.errors import FoldFailed, HistoryNotKept, NoetlError, Unsupported
-from noetl.ledger.database import Database
-from noetl.ledger.notifier import listening
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.postgres.notifier import listening
+from noetl.kernel.projections.folds.business_object import business_object
+from noetl.kernel.projections.folds.fold import Fold, Row
+from noetl.kernel.projections.folds.registry import FoldRegistry, built_in_folds
+from noetl.kernel.projections.lag import shard_lags
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.rebuild import rebuild
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.event import Event
 from noetl.model.mark import Mark
-from noetl.project.folds.business_object import business_object
-from noetl.project.folds.fold import Fold, Row
-from noetl.project.folds.registry import FoldRegistry, built_in_folds
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.rebuild import rebuild
-from noetl.project.shards import shard_lags
-from noetl.project.upcast import Upcasters
-from noetl.testing.drafts import Drafts
-from noetl.testing.projecting import HOME, IDS, NEIGHBOUR, a_run, pure_rows, record, stored_rows
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.projected_ledger import HOME, IDS, NEIGHBOUR, a_run, pure_rows, record, stored_rows
 
 # These projectors run folds of their own, and each test compares with a pure fold by itself.
 pytestmark = [pytest.mark.service, pytest.mark.no_parity]

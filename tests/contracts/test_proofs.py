@@ -11,19 +11,17 @@ from tests.contracts.test_retention import JANUARY, Place, minting, run_of
 
 from noetl.cli import main
 from noetl.errors import NotFound
-from noetl.ledger.chain.head_file import HeadFile
-from noetl.ledger.chain.heads import Head, Signer
-from noetl.ledger.chain.notary import Notary
-from noetl.ledger.chain.proof import Proof, problems_of
-from noetl.ledger.chain.proving import prove_execution
-from noetl.ledger.chain.trees import Trees
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.chain.heads import Head, Signer
+from noetl.kernel.ledger.chain.notary import HeadFile, Notary
+from noetl.kernel.ledger.chain.proof import Proof, problems_of, prove_execution
+from noetl.kernel.ledger.chain.stored import Trees
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.replay.chain import ChainCheck
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.replay.chain import ChainCheck
-from noetl.testing.drafts import Drafts
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = [pytest.mark.service, pytest.mark.no_parity]
 

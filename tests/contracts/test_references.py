@@ -9,20 +9,20 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from noetl.errors import Conflict, PayloadCollected
-from noetl.ledger.archive.manifest import decode_manifest
-from noetl.ledger.archive.retention import retain
-from noetl.ledger.archive.rows import archive_rows
-from noetl.ledger.archive.writing import archive_partition
-from noetl.ledger.database import Database
-from noetl.ledger.history import History
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.references import PostgresReferences
+from noetl.kernel.ledger.archive.manifest import decode_manifest
+from noetl.kernel.ledger.archive.retention import retain
+from noetl.kernel.ledger.archive.rows import archive_rows
+from noetl.kernel.ledger.archive.writer import archive_partition
+from noetl.kernel.ledger.history import History
+from noetl.kernel.ledger.payload_references import PostgresReferences
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.garbage_collection import collect, store_again
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.ids import SnowflakeGenerator, snowflake_at
 from noetl.model.stream import Scope
-from noetl.payloads.collect import collect, store_again
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.testing.drafts import Drafts
-from noetl.testing.ledger_reading import read_execution
+from noetl.testing.contracts.ledger.event_lists import read_execution
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = pytest.mark.service
 
@@ -158,7 +158,7 @@ async def test_an_append_under_way_blocks_the_condemnation_and_wins(
 async def test_a_condemnation_that_waits_too_long_lets_appends_pass_and_tries_again(
     ledger: PostgresLedger, references: PostgresReferences, drafts: Drafts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("noetl.ledger.references.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("noetl.kernel.ledger.payload_references.LOCK_SECONDS", 0.05)
     draft = drafts.execution(drafts.mint(), payload_ref=drafts.payload())
     async with ledger.decision(SCOPE) as decision:
         await decision.append(draft.stream, [draft])

@@ -8,19 +8,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from noetl.errors import InputError, NotFound
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.folds.business_object import business_object
+from noetl.kernel.projections.folds.fold import Row
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.replay.as_of import HEAD, AsOf
 from noetl.model.event import Event
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
-from noetl.project.folds.business_object import business_object
-from noetl.project.folds.fold import Row
-from noetl.project.folds.registry import FoldRegistry
-from noetl.replay.as_of import HEAD, AsOf
-from noetl.testing.drafts import Drafts
-from noetl.testing.parity import Projections, connect
-from noetl.testing.runs import Run, framed_run
+from noetl.testing.engines.parity import Projections, connect
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.runs import Run, framed_run
 
 pytestmark = pytest.mark.service
 

@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from noetl.errors import HistoryNotKept
-from noetl.ledger.archive.retention import retain
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.archive.retention import retain
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.replay.as_of import HEAD, AsOf
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.replay.as_of import HEAD, AsOf
-from noetl.testing.drafts import Drafts
-from noetl.testing.parity import Projections, assert_parity, connect
-from noetl.testing.runs import Run, framed_run
+from noetl.testing.engines.parity import Projections, assert_parity, connect
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.runs import Run, framed_run
 
 pytestmark = pytest.mark.service
 

@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 
 from noetl.errors import NotFound
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.envelope import FIELDS
+from noetl.kernel.payloads.keys import MemoryTenantKeys
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
+from noetl.kernel.payloads.port import PayloadStore
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.kernel.replay.as_of import AsOf
+from noetl.kernel.replay.pages import MerkleRange
+from noetl.kernel.replay.snapshots import MEDIA_TYPE
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.payloads.envelope import FIELDS
-from noetl.payloads.keys import MemoryTenantKeys
-from noetl.payloads.port import PayloadStore
-from noetl.project.upcast import Upcasters
-from noetl.replay.as_of import AsOf
-from noetl.replay.merkle import MerkleRange
-from noetl.replay.snapshot import MEDIA_TYPE
-from noetl.testing.drafts import Drafts
-from noetl.testing.parity import Projections, connect
-from noetl.testing.runs import Run, framed_run
+from noetl.testing.engines.parity import Projections, connect
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.runs import Run, framed_run
 
 pytestmark = pytest.mark.service
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
+from noetl.kernel.payloads.port import PayloadStore
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.port import PayloadPlace
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.stream import Scope
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.payloads.port import PayloadStore
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.port import PayloadPlace
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
-from noetl.testing.drafts import Drafts
-from noetl.testing.projecting import HOME, IDS, record
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.projected_ledger import HOME, IDS, record
 
 pytestmark = pytest.mark.service
 

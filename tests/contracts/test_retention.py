@@ -14,25 +14,23 @@ import msgspec
 import pytest
 
 from noetl.errors import Conflict, Corrupt, EventInvalid, HistoryNotKept
-from noetl.ledger.archive.blockers import event_partitions
-from noetl.ledger.archive.events import rebuild_archive_rows
-from noetl.ledger.archive.manifest import decode_manifest
-from noetl.ledger.archive.retention import RetentionReport, ensure_partitions, retain
-from noetl.ledger.archive.rows import archive_rows
-from noetl.ledger.archive.writing import Archived, archive_partition
-from noetl.ledger.database import Database
-from noetl.ledger.history import History
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.archive.deletion import event_partitions
+from noetl.kernel.ledger.archive.manifest import decode_manifest
+from noetl.kernel.ledger.archive.retention import RetentionReport, ensure_partitions, retain
+from noetl.kernel.ledger.archive.rows import archive_rows, rebuild_archive_rows
+from noetl.kernel.ledger.archive.writer import Archived, archive_partition
+from noetl.kernel.ledger.history import History
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.payloads.objects.local import LocalBucket
+from noetl.kernel.payloads.objects.store import ObjectPayloadStore
 from noetl.model.event import Draft, to_json
 from noetl.model.ids import EPOCH_MS, SnowflakeGenerator, organization_root_id
 from noetl.model.mark import Mark
-from noetl.model.shard import SHARD_COUNT
-from noetl.model.stream import Scope, execution_stream, loop_stream
-from noetl.payloads.local import LocalBucket
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.payloads.objects import ObjectPayloadStore
-from noetl.testing.drafts import Drafts
-from noetl.testing.ledger_reading import everything, read, read_execution, read_shard
+from noetl.model.stream import SHARD_COUNT, Scope, execution_stream, loop_stream
+from noetl.testing.contracts.ledger.event_lists import everything, read, read_execution, read_shard
+from noetl.testing.samples.drafts import Drafts
 
 # Checkpoints are set by hand here, without any rows.
 pytestmark = [pytest.mark.service, pytest.mark.no_parity]
@@ -242,7 +240,7 @@ async def test_a_projection_store_that_is_behind_keeps_a_partition(place: Place,
 async def test_a_reader_that_does_not_let_go_delays_the_drop_and_stops_no_append(
     place: Place, january: Drafts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("noetl.ledger.archive.dropping._WAITS", ())
+    monkeypatch.setattr("noetl.kernel.ledger.archive.deletion._WAITS", ())
     await append(place.ledger, run_of(january))
     reader = await place.database.connect()
     async with reader.transaction():

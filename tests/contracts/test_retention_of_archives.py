@@ -9,27 +9,26 @@ from typing import Any
 import msgspec
 import pytest
 
-from noetl.catalog.datasets import Datasets
 from noetl.errors import HistoryNotKept, NotFound
-from noetl.ledger.archive.retention import Keeping, RetentionReport, retain
-from noetl.ledger.database import Database
-from noetl.ledger.held_payloads import held_by_organization
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.references import PostgresReferences
-from noetl.ledger.transition import Transition
+from noetl.kernel.ledger.archive.retention import Keeping, RetentionReport, retain
+from noetl.kernel.ledger.held_payloads import held_by_organization
+from noetl.kernel.ledger.payload_references import PostgresReferences
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.transition import Transition
+from noetl.kernel.payloads.garbage_collection import collect
+from noetl.kernel.replay.as_of import AsOf, resolve_organization
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Stream
-from noetl.payloads.collect import collect
-from noetl.plan import identity
-from noetl.replay.as_of import AsOf, resolve_organization
-from noetl.retention.archives import held_archives, last_look
-from noetl.retention.holds import drop_holds
-from noetl.retention.pins import Pins
-from noetl.testing.drafts import PRODUCER, Drafts
-from noetl.testing.execution_changes import IDS, NEIGHBOUR, SCOPE, one
-from noetl.testing.parity import Projections, connect
-from noetl.testing.pipeline_changes import Piped
+from noetl.pipelines.catalog.datasets.reader import Datasets
+from noetl.pipelines.plan import identity
+from noetl.services.retention.archives import drop_holds, held_archives, last_look
+from noetl.services.retention.pins import Pins
+from noetl.testing.engines.parity import Projections, connect
+from noetl.testing.samples.drafts import PRODUCER, Drafts
+from noetl.testing.samples.executions import IDS, NEIGHBOUR, SCOPE, one
+from noetl.testing.samples.pipelines import Piped
 
 from .story_pins import trimmed
 

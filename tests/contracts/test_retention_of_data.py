@@ -10,20 +10,20 @@ import pyarrow as pa
 import pytest
 
 from noetl.errors import Conflict, HistoryNotKept, InputError, LeaseLost, ReportRefused, Unavailable
-from noetl.ledger.transition import Transition
+from noetl.kernel.ledger.transition import Transition
+from noetl.kernel.replay.organization_rows import pipeline_differences
 from noetl.model.dataset import FileEntry
 from noetl.model.mark import Mark
 from noetl.model.task import PartitionWrite, TaskReport
-from noetl.pipelines.tables import TableWriter
-from noetl.replay.pipelines import pipeline_differences
-from noetl.retention.plan import Plan
-from noetl.retention.running import Changed, alone
-from noetl.runtime.retention import Retention, carried_out, open_retention, run_retention
-from noetl.spark.lake import Lake
-from noetl.spark.protocol import Work
-from noetl.testing.engine import until
-from noetl.testing.pipeline_changes import Piped
-from noetl.testing.pipelines import TestedPipelines
+from noetl.pipelines.tables.partitions import TableWriter
+from noetl.runtime.assembly.retention import Retention, carried_out, open_retention, run_retention
+from noetl.services.retention.plan import Plan
+from noetl.services.retention.run import Changed, alone
+from noetl.spark.drivers.protocol import Work
+from noetl.spark.lake.storage import Lake
+from noetl.testing.engines.pipelines import TestedPipelines
+from noetl.testing.engines.short_leases import until
+from noetl.testing.samples.pipelines import Piped
 
 from .story_queries import some_queries
 from .story_schedules import some_schedules

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Iterator
 import obstore
 import pytest
 
-from noetl.dispatch.tasks.engine import TaskEngine
 from noetl.errors import HistoryNotKept, Unavailable
-from noetl.runtime.retention import carried_out, open_retention
-from noetl.spark.lake import Lake
-from noetl.testing.pipelines import TestedPipelines, connected, working
-from noetl.testing.playbooks import Playbooks
-from noetl.testing.s3 import running_s3
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.runtime.assembly.retention import carried_out, open_retention
+from noetl.spark.lake.storage import Lake
+from noetl.testing.engines.pipelines import TestedPipelines, connected, working
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.servers.s3 import running_s3
 
 from .test_retention_of_data import AT_ONCE, head, named, removed, rows_at, shop
 

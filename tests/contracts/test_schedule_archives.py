@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from noetl.ledger.archive.retention import retain
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.archive.retention import retain
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.replay.organization_rows import pipeline_differences
 from noetl.model.ids import SnowflakeGenerator
-from noetl.replay.pipelines import pipeline_differences
-from noetl.testing.drafts import Drafts
-from noetl.testing.execution_changes import IDS, SCOPE
-from noetl.testing.parity import connect
-from noetl.testing.pipeline_changes import Piped
+from noetl.testing.engines.parity import connect
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.executions import IDS, SCOPE
+from noetl.testing.samples.pipelines import Piped
 
 from .story_schedules import some_schedules
 

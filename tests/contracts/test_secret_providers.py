@@ -19,15 +19,14 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from moto.server import ThreadedMotoServer
 
-from noetl.credentials.providers.aws import AwsSecrets
-from noetl.credentials.providers.azure import AzureSecrets, vault_url
-from noetl.credentials.providers.choice import Providers
-from noetl.credentials.providers.environment import EnvironmentSecrets
-from noetl.credentials.providers.files import FileSecrets
-from noetl.credentials.providers.gcp import GcpSecrets, resource_name
-from noetl.credentials.providers.port import FetchOptions, SecretProvider
-from noetl.credentials.providers.vault import VaultSecrets
 from noetl.errors import ConfigError, Denied, InputError, NotFound, Unavailable, Unsupported
+from noetl.services.credentials.providers.aws import AwsSecrets
+from noetl.services.credentials.providers.azure import AzureSecrets, vault_url
+from noetl.services.credentials.providers.gcp import GcpSecrets, resource_name
+from noetl.services.credentials.providers.local import EnvironmentSecrets, FileSecrets
+from noetl.services.credentials.providers.port import FetchOptions, SecretProvider
+from noetl.services.credentials.providers.registry import Providers
+from noetl.services.credentials.providers.vault import VaultSecrets
 
 CANARY = "canary-6f1b"
 NOBODY = "http://127.0.0.1:1"

@@ -7,19 +7,19 @@ from collections.abc import AsyncIterator, Iterable
 import msgspec
 import pytest
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.stream.encoding import message_of
+from noetl.kernel.stream.memory import MemoryStream
+from noetl.kernel.stream.port import EVENTS
+from noetl.kernel.stream.write_path.shadow import Divergence, begin_anew, begin_comparing, divergence, verdict
 from noetl.model.event import Event
 from noetl.model.ids import organization_root_id
 from noetl.model.stream import Scope
-from noetl.stream.divergence import Divergence, begin_anew, begin_comparing, divergence, verdict
-from noetl.stream.encoding import message_of
-from noetl.stream.memory import MemoryStream
-from noetl.stream.port import EVENTS
-from noetl.testing.drafts import PRODUCER, Drafts
-from noetl.testing.engine import until
-from noetl.testing.ledger_contract import IDS
-from noetl.testing.write_paths import COMPARE_SECONDS, assert_alike, comparing
+from noetl.testing.contracts.ledger.contract import IDS
+from noetl.testing.engines.short_leases import until
+from noetl.testing.engines.write_paths import COMPARE_SECONDS, assert_alike, comparing
+from noetl.testing.samples.drafts import PRODUCER, Drafts
 
 pytestmark = pytest.mark.service
 

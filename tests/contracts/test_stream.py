@@ -8,18 +8,18 @@ from itertools import count
 
 import pytest
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.stream.encoding import message_of
+from noetl.kernel.stream.memory import MemoryStream
+from noetl.kernel.stream.nats.connection import NatsConnection
+from noetl.kernel.stream.nats.stream import NatsStream
+from noetl.kernel.stream.port import EventStream, Message
+from noetl.kernel.stream.postgres import PostgresStream
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope, execution_stream
-from noetl.stream.encoding import message_of
-from noetl.stream.memory import MemoryStream
-from noetl.stream.nats import NatsStream
-from noetl.stream.nats_connection import NatsConnection
-from noetl.stream.port import EventStream, Message
-from noetl.stream.postgres import PostgresStream
-from noetl.testing.drafts import Drafts
-from noetl.testing.stream_contract import StreamContract
+from noetl.testing.contracts.stream import StreamContract
+from noetl.testing.samples.drafts import Drafts
 
 IDS = SnowflakeGenerator(1, lambda: time.time_ns() // 1_000_000)
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from noetl.stream.hints import Hints, MemoryHints, count
-from noetl.stream.nats_connection import NatsConnection
-from noetl.stream.nats_hints import NatsHints
+from noetl.kernel.stream.hints import Hints, MemoryHints, count
+from noetl.kernel.stream.nats.connection import NatsConnection
+from noetl.kernel.stream.nats.hints import NatsHints
 
 Wipe = Callable[[], Awaitable[None]]
 

@@ -15,13 +15,13 @@ import pytest
 from nats.js.api import RetentionPolicy, StreamConfig
 
 from noetl.errors import LeaseLost, NotFound, Unavailable, Unsupported
-from noetl.runtime import nats_server
-from noetl.runtime.nats_server import NatsServer, running_nats
-from noetl.stream.nats import NatsStream, StreamLimits
-from noetl.stream.nats_connection import NatsConnection
-from noetl.stream.nats_consumers import makings
-from noetl.stream.port import Message
-from noetl.testing.stream_contract import SOON, drain, ids, nothing_more, of_shard
+from noetl.kernel.stream.nats.connection import NatsConnection
+from noetl.kernel.stream.nats.consumers import makings
+from noetl.kernel.stream.nats.stream import NatsStream, StreamLimits
+from noetl.kernel.stream.port import Message
+from noetl.runtime.nats import server as nats_server
+from noetl.runtime.nats.server import NatsServer, running_nats
+from noetl.testing.contracts.stream import SOON, drain, ids, nothing_more, of_shard
 
 pytestmark = pytest.mark.service
 Answer = TypeVar("Answer")

@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 import pyarrow as pa
 import pytest
 
-from noetl.dispatch.tasks.engine import TaskEngine
-from noetl.dispatch.tasks.jobs import JobFacts
 from noetl.model.dataset import Field
 from noetl.model.mark import Mark
 from noetl.model.task import PartitionWrite, TaskGrant
-from noetl.pipelines.streamed import CommitLost, Streamed, bundle_of
-from noetl.spark.lake import Lake, commit_directory
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.pipelines import TestedPipelines, connected
-from noetl.testing.playbooks import Playbooks
+from noetl.pipelines.datasets.streamed import CommitLost, Streamed, bundle_of
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.pipelines.tasks.jobs import JobFacts
+from noetl.spark.lake.storage import Lake, commit_directory
+from noetl.testing.engines.pipelines import TestedPipelines, connected
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.samples.drafts import PRODUCER
 
 pytestmark = pytest.mark.service
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from noetl.credentials.memory_tokens import MemoryTokens
-from noetl.credentials.tokens import ApiTokens
 from noetl.errors import Denied
-from noetl.ledger.database import Database
-from noetl.testing.token_contract import SCOPE, TokenContract
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.services.credentials.memory_tokens import MemoryTokens
+from noetl.services.credentials.tokens import ApiTokens
+from noetl.testing.contracts.tokens import SCOPE, TokenContract
 
 
 class TestInMemory(TokenContract):

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from noetl.ledger.database import Database
-from noetl.ledger.memory import MemoryLedger
-from noetl.ledger.port import Ledger
-from noetl.project.work_rows import FoldedRows
-from noetl.testing.fence_contract import FenceContract
-from noetl.testing.memory_parity import assert_memory_parity
-from noetl.testing.open_work_contract import OpenWorkContract
-from noetl.testing.task_fence_contract import TaskFenceContract
-from noetl.testing.transition_contract import TransitionContract
-from noetl.testing.work_harness import MemoryHarness, PostgresHarness
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.kernel.ledger.port import Ledger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.projections.folds.organization.fold import FoldedRows
+from noetl.testing.contracts.fences import FenceContract
+from noetl.testing.contracts.open_work.contract import OpenWorkContract
+from noetl.testing.contracts.task_fences import TaskFenceContract
+from noetl.testing.contracts.transitions import TransitionContract
+from noetl.testing.contracts.work_harness import MemoryHarness, PostgresHarness
+from noetl.testing.engines.memory_parity import assert_memory_parity
 
 
 class TestInMemory(TransitionContract, FenceContract, TaskFenceContract, OpenWorkContract):

@@ -9,17 +9,17 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
-from noetl.dispatch.engine import Engine
-from noetl.dispatch.grants import LeaseRef
-from noetl.dispatch.stores import postgres_stores
+from noetl.engine.dispatch.engine import Engine
+from noetl.engine.dispatch.grants import LeaseRef
+from noetl.engine.dispatch.stores import postgres_stores
 from noetl.errors import LeaseLost
-from noetl.ledger.database import Database, Role
-from noetl.ledger.postgres import PostgresLedger
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.execution_changes import IDS, NEIGHBOUR, SCOPE, Driven, joined, one, token
-from noetl.testing.transition_contract import HELD
-from noetl.testing.work_harness import WORK_TABLES
+from noetl.kernel.ledger.postgres.database import Database, Role
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.testing.contracts.transitions import HELD
+from noetl.testing.contracts.work_harness import WORK_TABLES
+from noetl.testing.samples.drafts import PRODUCER
+from noetl.testing.samples.executions import IDS, NEIGHBOUR, SCOPE, Driven, joined, one, token
 
 from .work_tables import rows
 
@@ -69,7 +69,9 @@ async def test_claims_heartbeats_commits_and_cancels_never_deadlock(
     ledger: PostgresLedger, database: Database, owner_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several processes work on the same executions while these fail, end and are cancelled."""
-    monkeypatch.setattr("noetl.ledger.committer.AGAIN", ())  # a deadlock must show instead of being tried again
+    monkeypatch.setattr(
+        "noetl.kernel.ledger.postgres.committer.AGAIN", ()
+    )  # a deadlock must show instead of being tried again
     names = [f"s/1/{number}" for number in range(6)]
     engine = Engine(postgres_stores(database, ledger), ledger, MemoryPayloadStore(), IDS.mint, IDS.mint_many, PRODUCER)
     dispatch = engine.dispatch(SCOPE)
@@ -116,7 +118,7 @@ async def test_whoever_ends_what_others_hold_waits_for_them_empty_handed(
     ledger: PostgresLedger, database: Database, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """A holder in the middle of its change has its lease and still needs the shard's head."""
-    monkeypatch.setattr("noetl.ledger.committer.AGAIN", ())
+    monkeypatch.setattr("noetl.kernel.ledger.postgres.committer.AGAIN", ())
     run = await Driven().begin(ledger, "a/1/0", stage=True)
     await ledger.transact(run.dispatched(IDS.mint(), HELD))
     ends = run.command("a/1/0", kind) if kind == "command.failed" else run.ended(kind)

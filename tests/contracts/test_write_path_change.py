@@ -10,16 +10,16 @@ from uuid import UUID
 import pytest
 
 from noetl.errors import Unavailable
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.write_path_change import WritePathChange
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.postgres.write_path import WritePathChange
+from noetl.kernel.stream.memory import MemoryStream
+from noetl.kernel.stream.port import WRITES
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.stream.memory import MemoryStream
-from noetl.stream.port import WRITES
-from noetl.testing.drafts import Drafts
-from noetl.testing.engine import until
-from noetl.testing.write_paths import write_path_stream
+from noetl.testing.engines.short_leases import until
+from noetl.testing.engines.write_paths import write_path_stream
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = pytest.mark.service
 

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from noetl.errors import Unavailable
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Append, Transition
-from noetl.ledger.write_path_change import WritePathChange
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.postgres.write_path import WritePathChange
+from noetl.kernel.ledger.transition import Append, Transition
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.runtime import write_path_watch
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import open_runtime
-from noetl.runtime.write_path_choice import refusal_of
-from noetl.runtime.write_path_watch import watching
-from noetl.testing.drafts import Drafts
-from noetl.testing.engine import until
+from noetl.runtime.write_path import watch
+from noetl.runtime.write_path.choice import refusal_of
+from noetl.runtime.write_path.watch import watching
+from noetl.testing.engines.short_leases import until
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = pytest.mark.service
 
@@ -84,7 +84,7 @@ async def test_a_process_that_runs_tells_each_change_once(
     knows_a_stream: bool,
 ) -> None:
     """INV-136."""
-    monkeypatch.setattr(write_path_watch, "WATCH_SECONDS", 0.02)
+    monkeypatch.setattr(watch, "WATCH_SECONDS", 0.02)
     settings = Settings.model_validate({"runtime": {"home": str(tmp_path)}, "database": {"url": owner_url}})
 
     def said(level: int) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
 from noetl.model.stream import Scope
-from noetl.testing.execution_changes import SCOPE
+from noetl.testing.samples.executions import SCOPE
 
 
 async def rows(database: Database, table: str, columns: str = "*", scope: Scope = SCOPE) -> list[tuple[Any, ...]]:

@@ -6,11 +6,11 @@ import asyncio
 import sys
 import time
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope, loop_stream
-from noetl.testing.drafts import Drafts
+from noetl.testing.samples.drafts import Drafts
 
 
 async def append(url: str, execution_id: int, loop_id: int, count: int) -> None:

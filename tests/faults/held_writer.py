@@ -10,11 +10,11 @@ import sys
 import time
 
 from noetl.errors import NoetlError
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.testing.drafts import Drafts
+from noetl.testing.samples.drafts import Drafts
 
 
 async def write(url: str, stream_id: str, count: int, idle_seconds: float) -> int:

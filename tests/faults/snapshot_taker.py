@@ -6,11 +6,11 @@ import asyncio
 import sys
 from pathlib import Path
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
 from noetl.model.stream import Scope
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.testing.parity import connect
+from noetl.testing.engines.parity import connect
 
 
 async def take(url: str, directory: str, execution_id: str) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope, loop_stream
-from noetl.testing.drafts import Drafts
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

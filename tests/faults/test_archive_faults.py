@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from noetl.ledger.archive.blockers import event_partitions
-from noetl.ledger.archive.manifest import decode_manifest
-from noetl.ledger.archive.retention import retain
-from noetl.ledger.database import Database
-from noetl.ledger.history import History
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.archive.deletion import event_partitions
+from noetl.kernel.ledger.archive.manifest import decode_manifest
+from noetl.kernel.ledger.archive.retention import retain
+from noetl.kernel.ledger.history import History
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.objects.local import LocalBucket
+from noetl.kernel.payloads.objects.store import ObjectPayloadStore
 from noetl.model.event import to_json
 from noetl.model.ids import SnowflakeGenerator, snowflake_at
 from noetl.model.stream import Scope, loop_stream
-from noetl.payloads.local import LocalBucket
-from noetl.payloads.objects import ObjectPayloadStore
-from noetl.testing.drafts import Drafts
-from noetl.testing.ledger_reading import read, read_execution
+from noetl.testing.contracts.ledger.event_lists import read, read_execution
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 
@@ -36,12 +36,12 @@ RETAIN = """
 import asyncio, sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.archive.retention import retain
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.archive.retention import retain
 from noetl.model.ids import SnowflakeGenerator
-from noetl.payloads.local import LocalBucket
-from noetl.payloads.objects import ObjectPayloadStore
+from noetl.kernel.payloads.objects.local import LocalBucket
+from noetl.kernel.payloads.objects.store import ObjectPayloadStore
 
 async def main(url, directory):
     database = Database(url, as_roles=True)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from noetl.kernel.payloads.keys import FileTenantKeys
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
+from noetl.kernel.payloads.objects.store import ObjectPayloadStore
 from noetl.model.stream import Scope
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.payloads.keys import FileTenantKeys
-from noetl.payloads.objects import ObjectPayloadStore
 
 SCOPE = Scope("acme", "care")
 MEDIA = "application/octet-stream"
@@ -24,8 +24,8 @@ POINTS = ("externalize.before_store", "externalize.after_spool", "externalize.af
 _SCRIPT = """
 import asyncio, pathlib, sys
 from noetl.model.stream import Scope
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.payloads.keys import FileTenantKeys
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
+from noetl.kernel.payloads.keys import FileTenantKeys
 
 root = pathlib.Path(sys.argv[1])
 keys = FileTenantKeys(root / "keys") if sys.argv[3] == "encoded" else None

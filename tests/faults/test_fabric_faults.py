@@ -15,31 +15,30 @@ from pathlib import Path
 
 import pytest
 
-from noetl.payloads.chain import TieredPayloads
-from noetl.payloads.codec import ARROW_STREAM
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.payloads.disk import DiskCache
-from noetl.payloads.figures import Figures
-from noetl.payloads.node import NodeDirectory
-from noetl.payloads.origin import Origin
-from noetl.payloads.shm import SharedMemory, memory_directory
-from noetl.payloads.tiers import Tiers
-from noetl.testing.tables import SCOPE, made_table
+from noetl.kernel.payloads.codec import ARROW_STREAM
+from noetl.kernel.payloads.consumers import Origin
+from noetl.kernel.payloads.disk import DiskCache
+from noetl.kernel.payloads.figures import Figures
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
+from noetl.kernel.payloads.shared_memory.node import NodeDirectory
+from noetl.kernel.payloads.shared_memory.shm import SharedMemory, memory_directory
+from noetl.kernel.payloads.tiers import TieredPayloads, Tiers
+from noetl.testing.samples.tables import SCOPE, made_table
 
 pytestmark = pytest.mark.fault
 
 ROWS = 150_000
 _SCRIPT = """
 import asyncio, pathlib, sys
-from noetl.payloads.chain import TieredPayloads
-from noetl.payloads.tiers import Tiers
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.payloads.disk import DiskCache
-from noetl.payloads.figures import Figures
-from noetl.payloads.node import NodeDirectory
-from noetl.payloads.origin import producing
-from noetl.payloads.shm import SharedMemory
-from noetl.testing.tables import SCOPE, made_table
+from noetl.kernel.payloads.tiers import TieredPayloads
+from noetl.kernel.payloads.tiers import Tiers
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
+from noetl.kernel.payloads.disk import DiskCache
+from noetl.kernel.payloads.figures import Figures
+from noetl.kernel.payloads.shared_memory.node import NodeDirectory
+from noetl.kernel.payloads.consumers import producing
+from noetl.kernel.payloads.shared_memory.shm import SharedMemory
+from noetl.testing.samples.tables import SCOPE, made_table
 
 root, shared, lease, waits = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
 figures, node = Figures(), NodeDirectory(shared, "n1")
@@ -174,11 +173,11 @@ async def test_a_paused_owner_keeps_its_regions_and_holds_nobody_up(tmp_path: Pa
 
 _FULL = """
 import pathlib, resource, sys
-from noetl.payloads.figures import Figures
-from noetl.payloads.node import NodeDirectory
-from noetl.payloads.origin import Origin
-from noetl.payloads.shm import SharedMemory
-from noetl.testing.tables import made_table
+from noetl.kernel.payloads.figures import Figures
+from noetl.kernel.payloads.shared_memory.node import NodeDirectory
+from noetl.kernel.payloads.consumers import Origin
+from noetl.kernel.payloads.shared_memory.shm import SharedMemory
+from noetl.testing.samples.tables import made_table
 
 figures, node = Figures(), NodeDirectory(pathlib.Path(sys.argv[1]), "n1")
 if sys.argv[2] == "limit":

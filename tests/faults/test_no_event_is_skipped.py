@@ -19,13 +19,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.event import Event
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope, Stream, execution_stream
-from noetl.testing.drafts import Drafts
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

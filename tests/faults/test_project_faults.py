@@ -11,14 +11,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.folds.registry import FoldRegistry, built_in_folds
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.stream import execution_stream
-from noetl.project.folds.registry import FoldRegistry, built_in_folds
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
-from noetl.testing.projecting import HOME, a_run, pure_rows, record, stored_rows
+from noetl.testing.samples.projected_ledger import HOME, a_run, pure_rows, record, stored_rows
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 
@@ -27,12 +27,12 @@ BATCH = 5
 
 _SCRIPT = """
 import asyncio, sys
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.upcast import Upcasters
 
 async def main():
     database = Database(sys.argv[1], as_roles=True)

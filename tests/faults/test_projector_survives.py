@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from noetl.ledger.database import Database
-from noetl.ledger.notifier import listening
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.postgres.notifier import listening
+from noetl.kernel.projections.folds.registry import FoldRegistry, built_in_folds
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.event import Event
 from noetl.model.mark import Mark
-from noetl.project.folds.registry import FoldRegistry, built_in_folds
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
-from noetl.runtime import migrate
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.testing.projecting import HOME, a_run, pure_rows, record, stored_rows
+from noetl.runtime.postgres import migrations
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.testing.samples.projected_ledger import HOME, a_run, pure_rows, record, stored_rows
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.service, pytest.mark.fault]
 async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
     server = EmbeddedServer(tmp_path / "home")
     await asyncio.to_thread(server.start)
-    await asyncio.to_thread(migrate.upgrade, server.url())
+    await asyncio.to_thread(migrations.upgrade, server.url())
     yield server
     await asyncio.to_thread(server.destroy)
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.testing.drafts import Drafts
-from noetl.testing.parity import assert_parity, connect
-from noetl.testing.runs import framed_run
+from noetl.testing.engines.parity import assert_parity, connect
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.runs import framed_run
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

@@ -16,7 +16,7 @@ from noetl.model.event import Draft, Event
 from noetl.model.payload_ref import PayloadRef, payload_uri
 from noetl.model.stream import Scope, Stream
 from noetl.model.validate import validate
-from noetl.testing.drafts import PRODUCER
+from noetl.testing.samples.drafts import PRODUCER
 
 HOME = Scope("default", "default")
 NEIGHBOUR = Scope("acme", "default")

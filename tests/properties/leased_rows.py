@@ -19,33 +19,32 @@ from tests.contracts.views.ground import CITIES
 from tests.unit.dispatch.tasks.ground import Ground as TaskGround
 from tests.unit.schedule.ground import Ground as SlotGround
 
-from noetl.alerts.deliveries import Deliveries, Lease
-from noetl.alerts.writing import AlertWriting
-from noetl.dispatch.drafts import Drafting
-from noetl.dispatch.engine import Engine
-from noetl.dispatch.grants import CommandGrant, FrameGrant
-from noetl.dispatch.reports.commands import tag_of
-from noetl.dispatch.stores import postgres_stores
+from noetl.engine.dispatch.drafts import Drafting
+from noetl.engine.dispatch.engine import Engine
+from noetl.engine.dispatch.grants import CommandGrant, FrameGrant
+from noetl.engine.dispatch.reports.commands import tag_of
+from noetl.engine.dispatch.stores import postgres_stores
 from noetl.errors import Conflict, KeyReused
-from noetl.leases import operations
-from noetl.leases.kinds import COMMAND, DELIVERY, FRAME, OUTBOX, SHARD, SLOT, TASK, VIEW, Kind
-from noetl.ledger.database import Database, Role
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Append, Transition
+from noetl.kernel.leases import operations
+from noetl.kernel.leases.kinds import COMMAND, DELIVERY, FRAME, OUTBOX, SHARD, SLOT, TASK, VIEW, Kind
+from noetl.kernel.ledger.postgres.database import Database, Role
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.transition import Append, Transition
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.language.view.document import parse_view
 from noetl.model.event import time_text
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.lease import Proof
-from noetl.model.shard import SHARD_COUNT
-from noetl.model.stream import Scope
+from noetl.model.stream import SHARD_COUNT, Scope
 from noetl.model.task import TaskGrant, TaskReport
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.schedule.drafts import Said, ScheduleDrafts
-from noetl.schedule.ending import SlotLeases
-from noetl.schedule.held import Held
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.pipeline_changes import Piped
-from noetl.views.document import parse_view
-from noetl.views.versions import Versions, ViewLease, hold
+from noetl.services.alerts.deliveries import Deliveries, Lease
+from noetl.services.alerts.event_drafts import AlertWriting
+from noetl.services.schedule.drafts import Said, ScheduleDrafts
+from noetl.services.schedule.held_slot import Held
+from noetl.services.schedule.slot_leases import SlotLeases
+from noetl.services.views.versions import Versions, ViewLease, hold
+from noetl.testing.samples.drafts import PRODUCER
+from noetl.testing.samples.pipelines import Piped
 
 IDS = SnowflakeGenerator(33, lambda: time.time_ns() // 1_000_000)
 SECONDS = 600.0

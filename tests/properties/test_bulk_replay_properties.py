@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from tests.properties.histories import histories
 
+from noetl.kernel.projections.folds.checksum import Sums
+from noetl.kernel.projections.folds.registry import built_in_folds
+from noetl.kernel.projections.folds.state import FoldState
 from noetl.model.event import Event
-from noetl.project.folds.registry import built_in_folds
-from noetl.project.folds.state import FoldState
-from noetl.project.folds.sums import Sums
-from noetl.spark.bulk_replay.decoding import HEARD, heard_events, whole_events
-from noetl.spark.source.upcasting import as_batch
+from noetl.spark.bulk_replay.event_decoder import HEARD, heard_events, whole_events
+from noetl.spark.source.upcasters import as_batch
 
 
 @given(histories())

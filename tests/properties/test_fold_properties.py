@@ -11,13 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.properties.histories import INVOICE_POSTED, histories
 
+from noetl.kernel.projections.folds.business_object import business_object
+from noetl.kernel.projections.folds.checksum import Tally, row_checksum
+from noetl.kernel.projections.folds.fold import FoldedRow, Row, RowKey, copied, moment
+from noetl.kernel.projections.folds.registry import built_in_folds
+from noetl.kernel.projections.folds.state import FoldState
 from noetl.model.canonical import canonical_json
 from noetl.model.event import Event, time_text
-from noetl.project.folds.business_object import business_object
-from noetl.project.folds.checksum import Tally, row_checksum
-from noetl.project.folds.fold import FoldedRow, Row, RowKey, copied, moment
-from noetl.project.folds.registry import built_in_folds
-from noetl.project.folds.state import FoldState
 
 
 @business_object("invoice", events=[INVOICE_POSTED], ended=lambda row: row["total"] > 8)

@@ -25,9 +25,9 @@ from tests.properties import leased_rows
 from tests.properties.leased_rows import LEASED, SECONDS, LeasedRow, together
 
 from noetl.errors import LeaseLost
-from noetl.leases.kinds import KINDS
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.leases.kinds import KINDS
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model import lease as rules
 from noetl.model.lease import Proof
 

@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from noetl.errors import Conflict, NoetlError
-from noetl.ledger.database import Database
-from noetl.ledger.memory import MemoryLedger
-from noetl.ledger.port import Ledger
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.kernel.ledger.port import Ledger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.event import Appended, Draft
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.mark import Mark
-from noetl.model.shard import SHARD_COUNT
-from noetl.model.stream import Scope
-from noetl.testing.drafts import Drafts
-from noetl.testing.ledger_reading import read_shard
+from noetl.model.stream import SHARD_COUNT, Scope
+from noetl.testing.contracts.ledger.event_lists import read_shard
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = pytest.mark.service
 

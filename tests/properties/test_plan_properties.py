@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.plan.playing import EXECUTION_ID, folded, minting, start_of
 
-from noetl.plan.decide import decide
-from noetl.plan.fact import Fact
-from noetl.plan.planned import Plan
-from noetl.plan.state import State
-from noetl.plan.trigger import Cancelled, CommandEnded, Doubt, Tally, Trigger
-from noetl.playbook.model import Admission, Arc, Fanout, FramePolicy, Loop, Playbook, Router, Step, Task
+from noetl.engine.plan.decide import decide
+from noetl.engine.plan.fact import Fact
+from noetl.engine.plan.planned import Plan
+from noetl.engine.plan.state import State
+from noetl.engine.plan.trigger import Cancelled, CommandEnded, Doubt, Tally, Trigger
+from noetl.language.playbook.model import Admission, Arc, Fanout, FramePolicy, Loop, Playbook, Router, Step, Task
 
 ROUNDS = 6
 """How often a step may lead back before its counter stops it."""

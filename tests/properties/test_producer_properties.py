@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noetl.engine.plan.locality import Place, place_of
 from noetl.errors import ConfigError
 from noetl.model.locator import Locator, parse_locator
-from noetl.plan.places import Place, place_of
 from noetl.runtime.locality import process_locator, remote_name
-from noetl.runtime.settings import Runtime
+from noetl.runtime.settings.declaration import Runtime
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 nodes = st.from_regex(r"[A-Za-z0-9:][A-Za-z0-9._:-]{0,20}", fullmatch=True)

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from tests.properties.histories import HOME, INVOICE_POSTED, NEIGHBOUR, histories
 
 from noetl.errors import AlreadyRecorded
-from noetl.ledger.memory import MemoryLedger
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.kernel.projections.folds.business_object import business_object
+from noetl.kernel.projections.folds.fold import Row
+from noetl.kernel.projections.folds.registry import FoldRegistry, built_in_folds
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.rebuild import rebuild
+from noetl.kernel.projections.stores.memory import MemoryProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.event import Draft, Event
 from noetl.model.mark import Mark
-from noetl.project.folds.business_object import business_object
-from noetl.project.folds.fold import Row
-from noetl.project.folds.registry import FoldRegistry, built_in_folds
-from noetl.project.memory import MemoryProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.rebuild import rebuild
-from noetl.project.upcast import Upcasters
-from noetl.testing.projecting import pure_rows, stored_rows
+from noetl.testing.samples.projected_ledger import pure_rows, stored_rows
 
 
 @business_object("invoice", events=[INVOICE_POSTED], ended=lambda row: row["total"] > 8)

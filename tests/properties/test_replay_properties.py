@@ -12,23 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.histories import INVOICE_POSTED, histories
 
-from noetl.ledger.port import Ledger
+from noetl.kernel.ledger.port import Ledger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.payloads.port import object_key
+from noetl.kernel.projections.folds.business_object import business_object
+from noetl.kernel.projections.folds.fold import Row
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.memory import MemoryProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.kernel.replay.as_of import HEAD, AsOf
+from noetl.kernel.replay.pages import MerkleRange
+from noetl.kernel.replay.replay import Replay, ReplayedState
+from noetl.kernel.replay.verify import Verifier
 from noetl.model.event import Event
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope, execution_stream
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.payloads.port import object_key
-from noetl.project.folds.business_object import business_object
-from noetl.project.folds.fold import Row
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.memory import MemoryProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
-from noetl.replay.as_of import HEAD, AsOf
-from noetl.replay.merkle import MerkleRange
-from noetl.replay.replay import Replay, ReplayedState
-from noetl.replay.verify import Verifier
-from noetl.testing.frozen import FrozenLedger
+from noetl.testing.samples.frozen_ledger import FrozenLedger
 
 
 @business_object("invoice", events=[INVOICE_POSTED], ended=lambda row: row["total"] > 8)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import noetl
-from noetl.cli.tables import first_line, measured, rendered, shown
+from noetl.cli.terminal.tables import first_line, measured, rendered, shown
 
 _WORDS = st.sampled_from(
     [

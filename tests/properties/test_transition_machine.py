@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from noetl.errors import NoetlError
-from noetl.ledger.database import Database
-from noetl.ledger.memory import MemoryLedger
-from noetl.ledger.port import Ledger
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Fence, Transition
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.kernel.ledger.port import Ledger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.transition import Fence, Transition
+from noetl.kernel.projections.folds.organization.fold import FoldedRows
 from noetl.model.event import Appended
 from noetl.model.stream import Scope
-from noetl.project.work_rows import FoldedRows
-from noetl.testing.execution_changes import IDS, RUN_OUT, Driven, joined, token
-from noetl.testing.memory_parity import assert_memory_parity
-from noetl.testing.pipeline_changes import Piped
-from noetl.testing.work_harness import MemoryHarness, PostgresHarness, WorkHarness
+from noetl.testing.contracts.work_harness import MemoryHarness, PostgresHarness, WorkHarness
+from noetl.testing.engines.memory_parity import assert_memory_parity
+from noetl.testing.samples.executions import IDS, RUN_OUT, Driven, joined, token
+from noetl.testing.samples.pipelines import Piped
 
 pytestmark = pytest.mark.service
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from noetl.kernel.projections.folds.business_object import business_object
+from noetl.kernel.projections.folds.fold import Row
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.event import Event
-from noetl.project.folds.business_object import business_object
-from noetl.project.folds.fold import Row
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.upcast import Upcasters
 
 POSTED, PAID = "business.invoice.posted", "business.invoice.paid"
 

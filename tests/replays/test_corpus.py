@@ -16,15 +16,15 @@ import pytest
 import rfc8785
 from blake3 import blake3
 
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.projections.stores.memory import MemoryProjectionStore
+from noetl.kernel.replay.as_of import AsOf
+from noetl.kernel.replay.replay import Replay
 from noetl.model.canonical import canonical_json
 from noetl.model.event import Event, from_json, to_json
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.project.memory import MemoryProjectionStore
-from noetl.replay.as_of import AsOf
-from noetl.replay.replay import Replay
-from noetl.testing.frozen import FrozenLedger
+from noetl.testing.samples.frozen_ledger import FrozenLedger
 
 HERE = Path(__file__).parent
 HISTORIES = sorted(place.parent.name for place in HERE.glob("*/events.jsonl"))

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from noetl.ledger.transition import Transition
+from noetl.kernel.ledger.transition import Transition
 from noetl.testing.simulation.__main__ import main
 from noetl.testing.simulation.aiming import SHOWN_IN, aim_of
+from noetl.testing.simulation.checks.transitions import types_in
 from noetl.testing.simulation.mutations import BY_NAME, FENCES, GUARDED_TWICE, MUTATIONS, Mutation, forgetting
 from noetl.testing.simulation.running import Outcome, simulate
 from noetl.testing.simulation.scenario import scenario_of
 from noetl.testing.simulation.shrinking import shrunk
 from noetl.testing.simulation.story import told
-from noetl.testing.simulation.transitions import types_in
 
 QUICK, PATIENT = 60, 2_000
 """Within so many seeds a mutation is found."""

@@ -16,17 +16,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from noetl.api import problems, wire
-from noetl.api.admission import KEEP_SECONDS, Admission
+from noetl.api.access.admission import KEEP_SECONDS, Admission
+from noetl.api.access.local_callers import LocalCallers
+from noetl.api.access.refused_tokens import RefusedTokens
 from noetl.api.endpoint import READ_TOKEN, Answer, Call, Endpoint
-from noetl.api.local_callers import LocalCallers
 from noetl.api.openapi import document
-from noetl.api.refused_tokens import RefusedTokens
 from noetl.api.routes import all_routes
 from noetl.api.services import Services
 from noetl.errors import InputError, NoetlError
-from noetl.ledger.after_commit import after_commit
+from noetl.kernel.ledger.after_commit import after_commit
 from noetl.model.ids import parse_id
-from noetl.model.read_token import parse_read_token
+from noetl.model.mark import parse_read_token
 
 
 def make_app(services: Services) -> Starlette:

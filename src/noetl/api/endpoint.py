@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from noetl.api.services import Services
-from noetl.credentials.secret import Secret
-from noetl.credentials.tokens import OrganizationRole, Role
 from noetl.errors import InputError, NotFound
 from noetl.model.stream import Scope
 from noetl.pipelines.pipelines import Pipelines
+from noetl.services.credentials.secret import Secret
+from noetl.services.credentials.tokens import OrganizationRole, Role
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 

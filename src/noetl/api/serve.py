@@ -8,9 +8,9 @@ from collections.abc import Callable
 import uvicorn
 
 from noetl.api.app import make_app
+from noetl.api.connections.listening import QuietServer, allow_many_connections, bound, is_loopback
 from noetl.api.connections.protocol import protocol_of
 from noetl.api.connections.room import Room
-from noetl.api.listening import QuietServer, allow_many_connections, bound, is_loopback
 from noetl.api.services import Services
 from noetl.errors import ConfigError
 

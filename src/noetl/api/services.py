@@ -8,35 +8,34 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from noetl.api.access.hooks import HookGate, HookLimits
 from noetl.api.connections.limits import ConnectionLimits
 from noetl.api.connections.refusals import Reason
-from noetl.api.hook_gate import HookGate, HookLimits
-from noetl.api.known_executions import KnownExecutions
-from noetl.api.leased import Leased
-from noetl.api.reading import Reading
-from noetl.catalog.playbooks import Catalog
-from noetl.credentials.local_token import LocalToken
-from noetl.credentials.secret import Secret
-from noetl.credentials.store import CredentialStore
-from noetl.credentials.tokens import ApiTokens
-from noetl.dispatch.engine import Engine
-from noetl.dispatch.grants import CommandGrant
-from noetl.ledger.database import Database
-from noetl.ledger.history import History
-from noetl.ledger.port import Ledger
+from noetl.api.execution_state import KnownExecutions, Reading
+from noetl.api.routes.workers.lease_proofs import Leased
+from noetl.engine.catalog.playbooks import Catalog
+from noetl.engine.dispatch.engine import Engine
+from noetl.engine.dispatch.grants import CommandGrant
+from noetl.kernel.ledger.history import History
+from noetl.kernel.ledger.port import Ledger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.payloads.port import PayloadStore
+from noetl.kernel.replay.replay import Replay
+from noetl.kernel.replay.verify import Verifier
+from noetl.language.playbook.model import KeychainEntry, Playbook
 from noetl.model.stream import Scope
-from noetl.payloads.port import PayloadStore
 from noetl.pipelines.pipelines import Pipelines
-from noetl.playbook.model import KeychainEntry, Playbook
-from noetl.replay.replay import Replay
-from noetl.replay.verify import Verifier
+from noetl.services.credentials.local_secrets import LocalToken
+from noetl.services.credentials.secret import Secret
+from noetl.services.credentials.store import CredentialStore
+from noetl.services.credentials.tokens import ApiTokens
 
 if TYPE_CHECKING:
-    from noetl.curated.reading import CuratedReads
-    from noetl.pipelines.lake_files import LakeFiles
-    from noetl.query.queries import Queries
-    from noetl.schedule.scheduler import Scheduler
-    from noetl.stream.facts import Facts
+    from noetl.kernel.stream.write_path.facts import Facts
+    from noetl.pipelines.tables.lake_files import LakeFiles
+    from noetl.services.curated.reads import CuratedReads
+    from noetl.services.query.queries import Queries
+    from noetl.services.schedule.scheduler import Scheduler
 
 
 class Keychains(Protocol):

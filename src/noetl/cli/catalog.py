@@ -13,8 +13,8 @@ from noetl.errors import InputError
 from noetl.runtime.commands.catalog import opened
 
 if TYPE_CHECKING:
-    from noetl.catalog.playbooks import Entry, Registered
-    from noetl.playbook.checked import CheckedPlaybook
+    from noetl.engine.catalog.playbooks import Entry, Registered
+    from noetl.language.playbook.checked_playbook import CheckedPlaybook
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -37,7 +37,7 @@ def register(files: tuple[Path, ...], as_json: bool) -> None:
       noetl catalog register playbook.yaml
       noetl catalog register playbooks/*.yaml --json
     """
-    from noetl.runtime.playbook_files import read_playbook
+    from noetl.runtime.commands.catalog import read_playbook
 
     read = [read_playbook(file) for file in files]
     answers = asyncio.run(_register(read))
@@ -77,7 +77,7 @@ def list_(prefix: str, limit: int, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_facts(entry) for entry in found], indent=2))
         return
-    from noetl.cli.tables import rendered
+    from noetl.cli.terminal.tables import rendered
 
     rows = [(one.path, str(one.version), f"{one.registered_at:%Y-%m-%d %H:%M:%S}", one.digest[:12]) for one in found]
     click.echo(rendered(("path", "version", "registered", "digest"), rows), nl=False)

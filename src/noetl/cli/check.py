@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from noetl.playbook.problems import Problem
+    from noetl.language.grammar.problems import Problem
 
 
 @click.command()
@@ -31,11 +31,11 @@ def check(ctx: click.Context, files: tuple[Path, ...], strict: bool, as_json: bo
       noetl check --strict playbooks/*.yaml
       noetl check --json playbook.yaml | jq '.problems[].code'
     """
-    from noetl.alerts.document import is_alerts
-    from noetl.dag.parse import is_dag
-    from noetl.execute.tools.registry import known_kinds
-    from noetl.playbook.check import problems_of
-    from noetl.views.document import is_view
+    from noetl.engine.tools.registry import known_kinds
+    from noetl.language.alert.document import is_alerts
+    from noetl.language.dag.parse import is_dag
+    from noetl.language.playbook.checks.all_checks import problems_of
+    from noetl.language.view.document import is_view
 
     problems: list[Problem] = []
     counts = {"playbook": 0, "DAG": 0, "view": 0, "alert file": 0, "unreadable file": 0}
@@ -65,9 +65,9 @@ def check(ctx: click.Context, files: tuple[Path, ...], strict: bool, as_json: bo
 
 
 def _dag_problems(file: Path, text: str) -> list[Problem]:
-    from noetl.catalog.bundles import files_beside, installed_operators
-    from noetl.catalog.requirements import requirement_problems
-    from noetl.dag.parse import DagInvalid, parse, problems_of
+    from noetl.language.dag.parse import DagInvalid, parse, problems_of
+    from noetl.language.dag.requirements import requirement_problems
+    from noetl.pipelines.catalog.dags.bundles import files_beside, installed_operators
 
     beside, known = files_beside(file), installed_operators()
     try:
@@ -78,22 +78,22 @@ def _dag_problems(file: Path, text: str) -> list[Problem]:
 
 
 def _view_problems(file: Path, text: str) -> list[Problem]:
-    from noetl.catalog.bundles import files_beside
-    from noetl.views.document import problems_of
+    from noetl.language.view.document import problems_of
+    from noetl.pipelines.catalog.dags.bundles import files_beside
 
     return problems_of(text, file=str(file), files=files_beside(file))
 
 
 def _alerts_problems(file: Path, text: str) -> list[Problem]:
-    from noetl.alerts.document import problems_of
+    from noetl.language.alert.document import problems_of
 
     return problems_of(text, file=str(file))
 
 
 def _read(file: Path) -> tuple[str, list[Problem]]:
     """Return the text of a file, or why there is none."""
-    from noetl.playbook.model import NOWHERE
-    from noetl.playbook.problems import Problems
+    from noetl.language.grammar.problems import Problems
+    from noetl.language.playbook.model import NOWHERE
 
     problems = Problems(str(file))
     try:

@@ -30,7 +30,7 @@ def config() -> None:
 def show(file: Path | None, origin: bool, as_json: bool) -> None:
     """Print the settings in force, with secrets masked."""
     from noetl.runtime.config import load
-    from noetl.runtime.durability import loss_window
+    from noetl.runtime.write_path.choice import loss_window
 
     loaded = load(file)
     origins = {path: str(place) for path, place in loaded.origins.items()}

@@ -20,9 +20,9 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
       noetl doctor
       noetl doctor --json
     """
-    from noetl.cli.tables import rendered
+    from noetl.cli.terminal.tables import rendered
+    from noetl.runtime.commands.doctor import examine
     from noetl.runtime.config import load_settings
-    from noetl.runtime.doctor import examine
 
     findings = asyncio.run(examine(load_settings()))
     if as_json:

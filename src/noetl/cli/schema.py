@@ -25,9 +25,9 @@ def playbook() -> None:
     Examples:
       noetl schema playbook > playbook.schema.json
     """
-    from noetl.execute.tools.registry import known_kinds
-    from noetl.playbook.schema import playbook_schema
-    from noetl.playbook.tool_fields import KINDS
+    from noetl.engine.tools.registry import known_kinds
+    from noetl.language.playbook.kinds.registry import KINDS
+    from noetl.language.playbook.schema import playbook_schema
 
     further = sorted(known_kinds() - set(KINDS))
     click.echo(json.dumps(playbook_schema(further), indent=2, ensure_ascii=False))
@@ -41,7 +41,7 @@ def dag() -> None:
     Examples:
       noetl schema dag > dag.schema.json
     """
-    from noetl.dag.schema import json_schema
+    from noetl.language.dag.grammar import json_schema
 
     click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 
@@ -54,7 +54,7 @@ def view() -> None:
     Examples:
       noetl schema view > view.schema.json
     """
-    from noetl.views.document import json_schema
+    from noetl.language.view.document import json_schema
 
     click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 
@@ -92,7 +92,7 @@ def events(as_json: bool, markdown: bool) -> None:
         ]
         click.echo(json.dumps(shown, indent=2))
         return
-    from noetl.cli.tables import rendered
+    from noetl.cli.terminal.tables import rendered
 
     rows = [(kind.name, str(kind.version), kind.sentence, ", ".join(required_fields(kind))) for kind in EVENT_TYPES]
     click.echo(rendered(("type", "version", "what it says", "must carry"), rows), nl=False)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from noetl.model.envelope.schema import ENVELOPE_SCHEMA, MANDATORY
+from noetl.model.envelope.columns import ENVELOPE_SCHEMA, MANDATORY
 
 OPEN_PREFIX = "business."
 """Types under this prefix are the user's own: any name, free `meta`, folded by the user's business_object folds."""

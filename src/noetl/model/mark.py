@@ -1,20 +1,26 @@
-"""A mark says how far the whole ledger had come: one position per shard, printed as a short checked token.
+"""How far the ledger has come: a mark has one position per shard, a read token is what a write returns to its
+caller.
 
-Marks are ordered only in part: of two marks each may be ahead in another shard. A mark never says when it was taken.
+Both are printed as short checked tokens. Marks are ordered only in part: of two marks each may be ahead in another
+shard. A mark does not say when it was taken. With a read token, a later read can wait until it sees the write.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
+import msgspec
 from blake3 import blake3
+from msgspec import Meta
 
 from noetl.errors import InputError
-from noetl.model.shard import SHARD_COUNT
+from noetl.model.stream import SHARD_COUNT
 
 MAX_POSITION: Final = 2**63 - 1
 MAX_SHARDS: Final = 1024
@@ -118,3 +124,61 @@ def _decode(body: bytes) -> Iterator[int]:
         if byte < 0x80:
             yield number
             number = shift = 0
+
+
+_EVENT = "nrt1."
+_VERSION = "nrt2."
+
+# A caller may send anything: what the database cannot hold must not reach the look that many callers share.
+_Id = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_StreamId = Annotated[str, Meta(max_length=512, pattern=r"^[^\x00]*$")]
+
+
+class ReadToken(msgspec.Struct, frozen=True, array_like=True):
+    """Which event a read must see; for one that went through the stream, also where it stands there."""
+
+    execution_id: _Id
+    event_id: _Id
+    shard: int
+    sequence: int | None = None
+    stream_created: str | None = None
+
+    def __str__(self) -> str:
+        return _EVENT + _text(self)
+
+
+class VersionToken(msgspec.Struct, frozen=True, array_like=True):
+    """Up to which version of a stream a read must see what was decided, with whatever was recorded together with it."""
+
+    execution_id: _Id
+    """Whose events they are; for a stream under no execution, the organization's root."""
+    stream_id: _StreamId
+    version: _Id
+
+    def __str__(self) -> str:
+        return _VERSION + _text(self)
+
+
+def execution_token(execution_id: int, version: int) -> VersionToken:
+    """Return what stands for an execution as it is at a version of its own stream."""
+    return VersionToken(execution_id, f"execution/{execution_id}", version)
+
+
+def parse_read_token(text: str) -> ReadToken | VersionToken:
+    """Read a token, or raise InputError."""
+    try:
+        if text.startswith(_VERSION):
+            return msgspec.msgpack.decode(_packed(text.removeprefix(_VERSION)), type=VersionToken)
+        if text.startswith(_EVENT):
+            return msgspec.msgpack.decode(_packed(text.removeprefix(_EVENT)), type=ReadToken)
+        raise ValueError
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        raise InputError("this is not a read token", hint="send what a write returned as `read_token`") from None
+
+
+def _text(token: ReadToken | VersionToken) -> str:
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(token)).decode().rstrip("=")
+
+
+def _packed(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,12 +1,17 @@
-"""Who an event belongs to: the scope (tenant and organization) and the stream, the events of one aggregate."""
+"""Who an event belongs to: the scope (tenant and organization), the stream of one aggregate, and the shard of both.
+
+The shard is computed from names, a number below the shard count, and never changes: positions are counted per shard,
+so a change here would invalidate every stored cursor and mark.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from typing import Final
 
 import msgspec
-
-from noetl.model.shard import shard_of
+from blake3 import blake3
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _STREAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,511}")
@@ -95,3 +100,15 @@ def frame_stream(scope: Scope, execution_id: int, frame_id: int) -> Stream:
 def loop_stream(scope: Scope, execution_id: int, loop_id: int) -> Stream:
     """Return the stream of one activation of a loop."""
     return scope.stream(f"execution/{execution_id}/loop/{loop_id}")
+
+
+SHARD_COUNT: Final = 16
+
+
+@lru_cache(maxsize=16_384)
+def shard_of(tenant: str, organization: str, key: str, count: int = SHARD_COUNT) -> int:
+    """Return the shard of an execution (key: its id in decimal) or of a stream that outlives one (key: its id)."""
+    if count < 1:
+        raise ValueError(f"there must be at least one shard, not {count}")
+    digest = blake3(f"{tenant}\x1f{organization}\x1f{key}".encode()).digest(length=8)
+    return int.from_bytes(digest, "little") % count

@@ -1,21 +1,28 @@
-"""Every invariant of the envelope, checked in one place before a draft may reach the ledger. All problems at once."""
+"""Every rule for a draft, checked before it may reach the ledger: the invariants of the envelope and what the event
+claims.
+
+`validate` checks the envelope of every draft and reports all problems at once. `claim_problems` also looks into the
+fields, for locators and payload references, and costs more, so not every append calls it.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from noetl.errors import EventInvalid
+from noetl.errors import EventInvalid, LocatorInvalid
 from noetl.model.catalogue import BY_NAME, EVENT_TYPES, event_type
+from noetl.model.envelope.columns import MANDATORY
 from noetl.model.envelope.field import ID, NAME_LIMIT, TEXT
-from noetl.model.envelope.schema import MANDATORY
 from noetl.model.event import FIELDS, REFERENCE_FIELDS, Draft, fields_of_kind, is_utc
 from noetl.model.event_type import OPEN_PREFIX, EventType, NoFields
+from noetl.model.locator import SCHEME, parse_locator
+from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Stream
 
 _MAX_ID = (1 << 63) - 1
@@ -161,3 +168,64 @@ def _field_problems(part: str, value: Any, fields: type[msgspec.Struct]) -> list
 def _suggestion(name: str) -> str:
     near = difflib.get_close_matches(name, BY_NAME, n=1)
     return f"; did you mean {near[0]!r}?" if near else f"; your own types start with {OPEN_PREFIX!r}"
+
+
+_FIELDS: Final = msgspec.structs.fields(PayloadRef)
+_REFERENCE: Final = frozenset(field.name for field in _FIELDS)
+_MANDATORY: Final = frozenset(field.name for field in _FIELDS if field.required)
+
+
+def claim_problems(draft: Draft) -> list[str]:
+    """Say which claims of a draft do not hold; empty when all do.
+
+    `producer` is a locator. So is every text of `meta` that looks like one, unless the type is the user's own. A value
+    anywhere that has the form of a reference is one, to a payload of the draft's own organization.
+    """
+    found = [f"producer: {problem}" for problem in _locator_problems(draft.producer)]
+    if not draft.event_type.startswith(OPEN_PREFIX):
+        for place, text in _texts_in("meta", draft.meta):
+            if text.startswith(SCHEME):
+                found += [f"{place}: {problem}" for problem in _locator_problems(text)]
+    for part in ("meta", "context", "result", "current_item"):
+        for place, value in _payload_references(part, getattr(draft, part)):
+            found += [f"{place}: {problem}" for problem in _reference_problems(draft, value)]
+    return found
+
+
+def _locator_problems(text: str) -> list[str]:
+    try:
+        printed = str(parse_locator(text))
+    except LocatorInvalid as problem:
+        return [f"{text[:200]!r} is no locator: {problem.message}"]
+    return [] if printed == text else [f"the locator {text[:200]!r} is written {printed!r}"]
+
+
+def _reference_problems(draft: Draft, value: Mapping[str, Any]) -> list[str]:
+    try:
+        reference = msgspec.convert(value, PayloadRef)
+    except msgspec.ValidationError as problem:
+        return [f"no reference to a payload: {problem}"]
+    return reference.event_problems(draft.tenant_id, draft.organization_id)
+
+
+def _texts_in(place: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _texts_in(f"{place}.{name}", one)
+    elif isinstance(value, list | tuple):
+        for number, one in enumerate(value):
+            yield from _texts_in(f"{place}[{number}]", one)
+
+
+def _payload_references(place: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if isinstance(value, Mapping):
+        if value.keys() >= _MANDATORY and value.keys() <= _REFERENCE:
+            yield place, value
+            return
+        for name, one in value.items():
+            yield from _payload_references(f"{place}.{name}", one)
+    elif isinstance(value, list | tuple):
+        for number, one in enumerate(value):
+            yield from _payload_references(f"{place}[{number}]", one)

@@ -7,17 +7,17 @@ from typing import Final
 
 import msgspec
 
-from noetl.catalog.bundles import Bundle
-from noetl.catalog.dag_rows import DagVersion
-from noetl.catalog.dag_status import DagStatus
-from noetl.catalog.dags import Dags, Deployed, Switched
-from noetl.catalog.datasets import Datasets
-from noetl.dispatch.tasks.engine import TaskEngine
-from noetl.dispatch.tasks.run_states import Run
-from noetl.dispatch.tasks.runs import RunEnd
 from noetl.errors import InputError, NotFound
 from noetl.model.stream import Scope
-from noetl.plan.deploying_values import DeployPlan
+from noetl.pipelines.catalog.dags.bundles import Bundle
+from noetl.pipelines.catalog.dags.registry import Dags, Deployed, Switched
+from noetl.pipelines.catalog.dags.rows import DagVersion
+from noetl.pipelines.catalog.dags.status import DagStatus
+from noetl.pipelines.catalog.datasets.reader import Datasets
+from noetl.pipelines.plan.deploy.values import DeployPlan
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.pipelines.tasks.run_states import Run
+from noetl.pipelines.tasks.runs import RunEnd
 
 LOOK_SECONDS: Final = 1.0
 """How often one looks whether a run that another process drives has ended."""

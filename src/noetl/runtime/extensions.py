@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from noetl.errors import ConfigError
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.upcast import Upcasters
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.runtime.config.project import find_project
 
 if TYPE_CHECKING:
-    from noetl.curated.view import CuratedView
+    from noetl.services.curated.view import CuratedView
 
 
 def load_folds(names: Iterable[str]) -> FoldRegistry:

@@ -17,8 +17,8 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 
 from noetl.errors import ConfigError, Unavailable
-from noetl.ledger.chain.heads import Head
-from noetl.runtime.heads_settings import HeadBucket
+from noetl.kernel.ledger.chain.heads import Head
+from noetl.runtime.settings.signed_heads import HeadBucket
 
 _SECONDS = 30
 

@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from noetl.credentials.local_token import FILE
 from noetl.runtime.config import Loaded, load
+from noetl.services.credentials.local_secrets import SERVER_FILE
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def home_facts() -> HomeFacts:
     loaded = load()
     settings = loaded.settings
     home = settings.runtime.home.resolve()
-    token = settings.key_directory.resolve() / FILE
+    token = settings.key_directory.resolve() / SERVER_FILE
     embedded = "embedded" if (home / "postgres").exists() or (home / "postgres.location").exists() else "not made yet"
     return HomeFacts(
         home=home,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from noetl.dispatch.locality import Patience, Wish
+from noetl.engine.plan.locality import Patience, Wish
 from noetl.errors import ConfigError
 from noetl.model.envelope.field import NAME_LIMIT
 from noetl.model.locator import Locator
-from noetl.runtime.settings import Runtime, Settings
+from noetl.runtime.settings.declaration import Runtime, Settings
 
 
 def process_locator(own: Runtime, role: str) -> str:

@@ -10,7 +10,7 @@ from contextlib import suppress
 import asyncpg
 
 from noetl.errors import Unavailable
-from noetl.ledger.database import LOST, Database
+from noetl.kernel.ledger.postgres.database import LOST, Database
 from noetl.model.ids import MAX_NODE, SnowflakeGenerator
 
 _LOCK_CLASS = 1_852_798_316  # the space of our advisory locks

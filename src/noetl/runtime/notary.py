@@ -10,25 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from noetl.errors import InputError, NoetlError
-from noetl.ledger.chain.trees import Trees
+from noetl.kernel.ledger.chain.stored import Trees
 from noetl.runtime.wiring import Runtime
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    from noetl.ledger.chain.heads import Head
-    from noetl.ledger.chain.notary import Notary
-    from noetl.replay.chain import ChainCheck
-    from noetl.runtime.notary_metrics import NotaryMetrics
+    from noetl.kernel.ledger.chain.heads import Head
+    from noetl.kernel.ledger.chain.notary import Notary
+    from noetl.kernel.replay.chain import ChainCheck
+    from noetl.runtime.metrics.notary import NotaryMetrics
 
 _log = logging.getLogger(__name__)
 
 
 async def notary_of(runtime: Runtime) -> Notary:
     """Return what signs the heads of a runtime's ledger and publishes them where the settings say."""
-    from noetl.ledger.chain.head_file import HeadFile
-    from noetl.ledger.chain.heads import Signer
-    from noetl.ledger.chain.notary import Notary
+    from noetl.kernel.ledger.chain.heads import Signer
+    from noetl.kernel.ledger.chain.notary import HeadFile, Notary
     from noetl.runtime.head_bucket import LockedBucket
 
     trees, own = Trees(runtime.database), runtime.settings.event_store.heads
@@ -79,9 +78,9 @@ async def sign_on(runtime: Runtime, metrics: NotaryMetrics | None = None) -> Non
 
 async def chain_check(runtime: Runtime, heads: Sequence[Path] = (), key: Path | None = None) -> ChainCheck:
     """Return what checks the chain against heads in files, those published here if none is named."""
-    from noetl.ledger.chain.head_file import HeadFile
-    from noetl.ledger.chain.heads import PUBLIC_FILE
-    from noetl.replay.chain import ChainCheck
+    from noetl.kernel.ledger.chain.heads import PUBLIC_FILE
+    from noetl.kernel.ledger.chain.notary import HeadFile
+    from noetl.kernel.replay.chain import ChainCheck
 
     trees = Trees(runtime.database)
     found = heads_in(heads) if heads else HeadFile(runtime.settings.head_directory, await trees.ledger()).heads()
@@ -92,14 +91,14 @@ async def chain_check(runtime: Runtime, heads: Sequence[Path] = (), key: Path | 
 
 def heads_in(paths: Sequence[Path]) -> list[Head]:
     """Return the heads of files."""
-    from noetl.ledger.chain.heads import read_heads
+    from noetl.kernel.ledger.chain.heads import read_heads
 
     return [head for path in paths for head in read_heads(_text(path).decode())]
 
 
 def public_key(path: Path) -> Ed25519PublicKey:
     """Return the public key in a file."""
-    from noetl.ledger.chain.heads import read_public_key
+    from noetl.kernel.ledger.chain.heads import read_public_key
 
     return read_public_key(_text(path))
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from noetl.credentials.tokens import ApiTokens
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.outgoing.guard import Granted, Reach, Rights
 from noetl.model.stream import Scope
-from noetl.outgoing.reach import Reach
-from noetl.outgoing.rights import Granted, Rights
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
+from noetl.services.credentials.tokens import ApiTokens
 
 
 def rights_of(settings: Settings, database: Database) -> Rights:

@@ -7,12 +7,11 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from noetl.dispatch.port import Dispatch
+from noetl.engine.dispatch.port import Dispatch
+from noetl.engine.tools.resources import Scratch, WorkerResources, keep_scratch
 from noetl.errors import NoetlError
-from noetl.execute.resources import WorkerResources
-from noetl.execute.scratch import Scratch, keep_scratch
-from noetl.runtime.settings import Settings
-from noetl.stream.ended import ended
+from noetl.kernel.stream.cancellation import ended
+from noetl.runtime.settings.declaration import Settings
 
 _log = logging.getLogger(__name__)
 

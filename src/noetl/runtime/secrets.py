@@ -7,24 +7,24 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from noetl.catalog.evaluating import Evaluating
-from noetl.credentials.access import CredentialCache, ScopedCredentials
-from noetl.credentials.fetching import Fetcher
-from noetl.credentials.keychain import Keychain
-from noetl.credentials.keychain_rows import KeychainRows, KeychainUse
-from noetl.credentials.keyring import KeyRing
-from noetl.credentials.providers.choice import all_providers
-from noetl.credentials.redact import Redactor
-from noetl.credentials.secret import revealed, secrets_in
-from noetl.credentials.store import CredentialStore
-from noetl.dispatch.grants import CommandGrant
-from noetl.execute.tools.port import Credential
-from noetl.ledger.database import Database
+from noetl.engine.catalog.evaluation import Evaluating
+from noetl.engine.dispatch.grants import CommandGrant
+from noetl.engine.tools.port import Credential
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.outgoing.guard import Rights, own_rights
+from noetl.language.playbook.model import KeychainEntry, Playbook
+from noetl.language.templates.template import compile_value
 from noetl.model.stream import Scope
-from noetl.outgoing.rights import Rights, own_rights
-from noetl.playbook.model import KeychainEntry, Playbook
-from noetl.playbook.templates import compile_value
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
+from noetl.services.credentials.access import CredentialCache, ScopedCredentials
+from noetl.services.credentials.keychain.fetcher import Fetcher
+from noetl.services.credentials.keychain.keychain import Keychain
+from noetl.services.credentials.keychain.rows import KeychainRows, KeychainUse
+from noetl.services.credentials.keyring import KeyRing
+from noetl.services.credentials.providers.registry import all_providers
+from noetl.services.credentials.redactor import Redactor
+from noetl.services.credentials.secret import revealed, secrets_in
+from noetl.services.credentials.store import CredentialStore
 
 TIDY_SECONDS = 60.0
 """How often entries that expired, or whose execution has ended, are removed at least, while keychains are in use."""

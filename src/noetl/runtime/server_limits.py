@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from noetl.api.connections.limits import ConnectionLimits
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 
 
 def limits_of(settings: Settings) -> ConnectionLimits:

@@ -10,37 +10,36 @@ from datetime import timedelta
 
 from pydantic import Secret
 
-from noetl.ledger.archive.retention import ensure_partitions
-from noetl.ledger.checking import Checks
-from noetl.ledger.database import Database, Role
-from noetl.ledger.erasures import RecordedErasures
-from noetl.ledger.history import History
-from noetl.ledger.notifier import Listener, listening
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.references import PostgresReferences
+from noetl.kernel.ledger.archive.retention import ensure_partitions
+from noetl.kernel.ledger.claim_checks import Checks
+from noetl.kernel.ledger.history import History
+from noetl.kernel.ledger.payload_references import PostgresReferences, RecordedErasures
+from noetl.kernel.ledger.postgres.database import Database, Role
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.postgres.notifier import Listener, listening
+from noetl.kernel.payloads.consumers import for_consumer
+from noetl.kernel.payloads.keys import FileTenantKeys
+from noetl.kernel.payloads.objects.connect import Backend, Connection, open_object_store
+from noetl.kernel.payloads.port import PayloadStore
+from noetl.kernel.payloads.tiers import durable_of
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.by_type import StoredByType, StoreLine
+from noetl.kernel.projections.stores.port import PayloadPlace
+from noetl.kernel.projections.stores.postgres.held_shards import Hold
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.kernel.projections.wakeups import Listen
+from noetl.kernel.replay.replay import Replay
+from noetl.kernel.replay.verify import Verifier
 from noetl.model.stream import Scope
-from noetl.payloads.chain import durable_of
-from noetl.payloads.connect import Backend, Connection, open_object_store
-from noetl.payloads.consumers import for_consumer
-from noetl.payloads.keys import FileTenantKeys
-from noetl.payloads.port import PayloadStore
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.holding import Hold
-from noetl.project.port import PayloadPlace
-from noetl.project.projector import Projector
-from noetl.project.stores import StoredByType, StoreLine
-from noetl.project.upcast import Upcasters
-from noetl.project.waking import Listen
-from noetl.replay.replay import Replay
-from noetl.replay.verify import Verifier
-from noetl.runtime.embedded import EmbeddedServer
 from noetl.runtime.extensions import load_folds, load_upcasters
-from noetl.runtime.fabric import with_tiers
 from noetl.runtime.home import tell_new_home
 from noetl.runtime.node_number import Ids
-from noetl.runtime.projection_stores import open_stores
-from noetl.runtime.schema import check_schema
-from noetl.runtime.settings import Settings
+from noetl.runtime.payloads.tiers import with_tiers
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.runtime.postgres.schema_check import check_schema
+from noetl.runtime.projections.stores import open_stores
+from noetl.runtime.settings.declaration import Settings
 
 POLL_SECONDS = 1.0
 """How often a projector looks by itself, in case a notification was lost."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noetl.payloads.codec import encode_table
-from noetl.spark.programs import Call
+from noetl.kernel.payloads.codec import encode_table
+from noetl.spark.drivers.programs import Call
 from noetl.spark.source import register
 from noetl.spark.source.options import source_options
 

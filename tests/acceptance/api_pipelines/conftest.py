@@ -11,18 +11,18 @@ from tests.unit.api.serving import HOME, Server, make_engine, make_services, run
 from tests.unit.dispatch.tasks.ground import Ground
 
 from noetl.api.services import Services
-from noetl.catalog.datasets import Datasets
-from noetl.credentials.tokens import ROLES
-from noetl.dispatch.tasks.local import LocalTasks
-from noetl.dispatch.tasks.port import Tasks
-from noetl.dispatch.tasks.remote import RemoteTasks
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.pipelines.lake_files import LakeFiles
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.pipelines.catalog.datasets.reader import Datasets
 from noetl.pipelines.pipelines import Pipelines
-from noetl.spark.lake import Lake
-from noetl.testing.parity import Projections
+from noetl.pipelines.tables.lake_files import LakeFiles
+from noetl.pipelines.tasks.local import LocalTasks
+from noetl.pipelines.tasks.port import Tasks
+from noetl.pipelines.tasks.remote import RemoteTasks
+from noetl.services.credentials.tokens import ROLES
+from noetl.spark.lake.storage import Lake
+from noetl.testing.engines.parity import Projections
 
 Parts = tuple[Services, Projections]
 

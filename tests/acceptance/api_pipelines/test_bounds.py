@@ -12,10 +12,10 @@ from tests.unit.api.generated_requests import failures_of
 from tests.unit.api.serving import Server, running
 from tests.unit.dispatch.tasks.ground import Ground
 
-from noetl.credentials.secret import Secret
-from noetl.dispatch.tasks.remote import RemoteTasks
 from noetl.errors import Denied, LeaseLost, NotFound
 from noetl.model.stream import Scope
+from noetl.pipelines.tasks.remote import RemoteTasks
+from noetl.services.credentials.secret import Secret
 
 NOUNS = ("/api/dags", "/api/datasets", "/api/tasks", "/api/outbox", "/api/people", "/api/roles")
 OTHER = Scope("default", "other")

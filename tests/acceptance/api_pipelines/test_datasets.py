@@ -12,7 +12,7 @@ from tests.unit.dispatch.tasks.ground import DAG, Ground
 
 from noetl.model.dataset import Field
 from noetl.model.task import PartitionWrite, TaskReport
-from noetl.pipelines.lake_files import LakeFiles
+from noetl.pipelines.tables.lake_files import LakeFiles
 
 VISITS = """
 name: clinic

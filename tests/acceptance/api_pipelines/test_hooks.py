@@ -18,12 +18,12 @@ from tests.acceptance.api_pipelines.conftest import Parts
 from tests.unit.api.serving import HOME, Server, running
 from tests.unit.dispatch.tasks.ground import Ground
 
-from noetl.api.hook_gate import HookLimits
+from noetl.api.access.hooks import HookLimits
 from noetl.api.problems import TooMany
-from noetl.dispatch.sources.signatures import signature_of
 from noetl.errors import InputError
 from noetl.model.stream import Scope
 from noetl.model.task import TaskReport
+from noetl.pipelines.sources.signatures import signature_of
 
 pytestmark = pytest.mark.service
 

@@ -9,13 +9,13 @@ import pytest
 from tests.unit.api.serving import HOME, Server
 from tests.unit.dispatch.tasks.ground import Ground
 
-from noetl.catalog.people import People
 from noetl.model.dataset import Field
 from noetl.model.lineage import lineage_of
 from noetl.model.task import PartitionWrite, TaskReport
-from noetl.pipelines.lake_files import LakeFiles
-from noetl.query.readers import Readers
-from noetl.testing.drafts import PRODUCER
+from noetl.pipelines.tables.lake_files import LakeFiles
+from noetl.services.people import People
+from noetl.services.query.access import Readers
+from noetl.testing.samples.drafts import PRODUCER
 
 CLINIC = """
 name: clinic

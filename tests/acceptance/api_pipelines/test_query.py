@@ -15,15 +15,15 @@ from tests.acceptance.api_pipelines.test_datasets import _with_rows
 from tests.unit.api.serving import HOME, Server, running
 from tests.unit.dispatch.tasks.ground import Ground
 
-from noetl.catalog.datasets import Datasets
-from noetl.catalog.people import People
-from noetl.pipelines.lake_files import LakeFiles
-from noetl.query.audit import Audit
-from noetl.query.duck import Duck
-from noetl.query.options import DuckOptions, Limits
-from noetl.query.pinning import Pinning
-from noetl.query.queries import Queries
-from noetl.testing.drafts import PRODUCER
+from noetl.pipelines.catalog.datasets.reader import Datasets
+from noetl.pipelines.tables.lake_files import LakeFiles
+from noetl.services.people import People
+from noetl.services.query.audit import Audit
+from noetl.services.query.duck.pool import Duck
+from noetl.services.query.options import DuckOptions, Limits
+from noetl.services.query.pins import Pinning
+from noetl.services.query.queries import Queries
+from noetl.testing.samples.drafts import PRODUCER
 
 pytestmark = pytest.mark.service
 

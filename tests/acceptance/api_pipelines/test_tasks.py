@@ -14,14 +14,13 @@ from tests.acceptance.api_pipelines.conftest import Parts
 from tests.unit.api.serving import HOME, Server, running
 from tests.unit.dispatch.tasks.ground import Ground, written
 
-from noetl.api import admission
-from noetl.dispatch.tasks.invoking.http import HttpInvoker
-from noetl.dispatch.tasks.invoking.port import Invokers
-from noetl.dispatch.tasks.invoking.runner import FunctionRunner
-from noetl.dispatch.tasks.remote import RemoteTasks
+from noetl.api.access import admission
 from noetl.errors import InputError, LeaseLost, Unavailable
+from noetl.kernel.payloads.port import object_key
 from noetl.model.task import TaskGrant, TaskLease, TaskReport
-from noetl.payloads.port import object_key
+from noetl.pipelines.tasks.functions.http import HttpInvoker
+from noetl.pipelines.tasks.functions.runner import FunctionRunner, Invokers
+from noetl.pipelines.tasks.remote import RemoteTasks
 
 OUTSIDE = """
 name: outside

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from tests.unit.dispatch.tasks.ground import Ground, written
 
-from noetl.dispatch.tasks.port import BaseMoved, Tasks
 from noetl.errors import LeaseLost
 from noetl.model.task import CheckResult, TaskGrant, TaskReport
+from noetl.pipelines.tasks.port import BaseMoved, Tasks
 
 LINES = """
 name: log

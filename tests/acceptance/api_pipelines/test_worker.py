@@ -10,13 +10,13 @@ from tests.acceptance.api_pipelines.test_dags import packed
 from tests.unit.api.serving import HOME, Server
 from tests.unit.dispatch.tasks.ground import Ground
 
-from noetl.dispatch.tasks.remote import RemoteTasks
 from noetl.errors import NotFound
-from noetl.pipelines.in_process import InProcess
-from noetl.pipelines.lake_files import LakeFiles
 from noetl.pipelines.operators.noop import NoopOperator
-from noetl.pipelines.tables import TableWriter
-from noetl.pipelines.worker import TaskWorker
+from noetl.pipelines.tables.lake_files import LakeFiles
+from noetl.pipelines.tables.partitions import TableWriter
+from noetl.pipelines.tasks.remote import RemoteTasks
+from noetl.pipelines.worker.in_process import InProcess
+from noetl.pipelines.worker.worker import TaskWorker
 
 STEPS = """
 name: steps

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from noetl.dispatch.tasks.engine import TaskEngine
-from noetl.lineage.sql import query_lineage
+from noetl.language.columns.sql.lineage import query_lineage
 from noetl.model.mark import Mark
-from noetl.pipelines.in_process import Produced
-from noetl.pipelines.lineage_reading import LineageReader
-from noetl.pipelines.lineage_tree import Direction, Follow, Leaf
-from noetl.pipelines.tables import TableReader
-from noetl.spark.lake import Lake
-from noetl.spark.protocol import Work
-from noetl.testing.pipelines import Made, TestedPipelines, connected, working
-from noetl.testing.playbooks import Playbooks
+from noetl.pipelines.datasets.lineage import LineageReader
+from noetl.pipelines.datasets.lineage_tree import Direction, Follow, Leaf
+from noetl.pipelines.tables.partitions import TableReader
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.pipelines.worker.in_process import Produced
+from noetl.spark.drivers.protocol import Work
+from noetl.spark.lake.storage import Lake
+from noetl.testing.engines.pipelines import Made, TestedPipelines, connected, working
+from noetl.testing.engines.playbooks import Playbooks
 
 
 class Telling(Made):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.cli import explain_show
+from noetl.cli.datasets import explain_show
 from noetl.errors import InputError
-from noetl.pipelines.explain_values import Explained
-from noetl.pipelines.explaining import Explaining
-from noetl.pipelines.in_process import InProcess
+from noetl.pipelines.datasets.dataset_reader import DatasetReader
+from noetl.pipelines.explain.explanation import Explaining
+from noetl.pipelines.explain.values import Explained
 from noetl.pipelines.operators.playbook import PlaybookOperator
-from noetl.pipelines.reading import DatasetReader
-from noetl.pipelines.tables import TableWriter
-from noetl.testing.pipelines import TestedPipelines, connected
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.pipelines.tables.partitions import TableWriter
+from noetl.pipelines.worker.in_process import InProcess
+from noetl.testing.engines.pipelines import TestedPipelines, connected
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 from ..pipelines.shop import order, shop
 from .conftest import Told
@@ -148,8 +148,8 @@ publish: [people]
 
 async def test_a_row_that_a_playbook_made_names_its_frame(playbooks: Playbooks, task_engine: object) -> None:
     """INV-75."""
-    from noetl.dispatch.tasks.engine import TaskEngine
-    from noetl.spark.lake import Lake
+    from noetl.pipelines.tasks.engine import TaskEngine
+    from noetl.spark.lake.storage import Lake
 
     assert isinstance(task_engine, TaskEngine)
     home = playbooks.home

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.cli import lineage_show
+from noetl.cli.datasets import lineage_show
 from noetl.errors import NotFound
-from noetl.pipelines.lineage_tree import HIDDEN, datasets_in, only
-from noetl.testing.pipelines import TestedPipelines
+from noetl.pipelines.datasets.lineage_tree import HIDDEN, datasets_in, only
+from noetl.testing.engines.pipelines import TestedPipelines
 
 from ..pipelines.shop import order, shop
 from .conftest import Told, ways

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from noetl.errors import InputError, Unavailable
-from noetl.openlineage.emitter import Emitter
-from noetl.openlineage.facts import run_id
-from noetl.openlineage.gathering import Gathering
-from noetl.openlineage.transports import FileTransport, HttpTransport, Transport
-from noetl.pipelines.in_process import OperatorFailed
-from noetl.spark.protocol import Work
-from noetl.testing.pipelines import Row, TestedPipelines
+from noetl.pipelines.worker.in_process import OperatorFailed
+from noetl.services.openlineage.emitter import Emitter
+from noetl.services.openlineage.fact_reader import Gathering
+from noetl.services.openlineage.facts import run_id
+from noetl.services.openlineage.transports import FileTransport, HttpTransport, Transport
+from noetl.spark.drivers.protocol import Work
+from noetl.testing.engines.pipelines import Row, TestedPipelines
 
 from ..pipelines.shop import order, shop
 from .conftest import Told

@@ -9,7 +9,7 @@ import pytest
 
 from noetl.model.lineage import lineage_of
 from noetl.model.task import TaskTarget
-from noetl.testing.pipelines import TestedPipelines
+from noetl.testing.engines.pipelines import TestedPipelines
 
 from ..pipelines.shop import order, shop
 from .conftest import Told
@@ -83,7 +83,7 @@ async def test_a_worker_that_tells_nothing_leaves_it_unknown_and_says_so(
     tested: TestedPipelines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """INV-74."""
-    monkeypatch.setattr("noetl.pipelines.in_process._lineage", lambda work, produced: {})
+    monkeypatch.setattr("noetl.pipelines.worker.in_process._lineage", lambda work, produced: {})
     tested.give("orders", order(1, 10))
     await tested.deploy(shop())
     rows = await tested.fetch("SELECT DISTINCT how, reason FROM noetl.dataset_lineage")
@@ -97,7 +97,7 @@ async def test_a_worker_that_tells_nothing_leaves_it_unknown_and_says_so(
 async def test_very_much_lineage_is_a_payload(
     tested: TestedPipelines, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("noetl.dispatch.tasks.lineages.INLINE_BYTES", 10)
+    monkeypatch.setattr("noetl.pipelines.tasks.commit.lineage.INLINE_BYTES", 10)
     tested.give("orders", order(1, 10))
     await tested.deploy(shop())
     rows = await tested.fetch("SELECT columns_ref IS NOT NULL AS stored FROM noetl.dataset_lineage")

@@ -7,19 +7,18 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from noetl.model.mark import Mark
-from noetl.query.access import Asker
-from noetl.query.audit import Asked, Audit
-from noetl.query.duck import Duck
-from noetl.query.on_spark import OnSpark
-from noetl.query.options import DuckOptions, Limits
-from noetl.query.pinning import Pinning
-from noetl.query.queries import Queries
-from noetl.query.question import Answer, Question
-from noetl.query.readers import Readers
-from noetl.spark.integrity.checking import Checks
-from noetl.spark.lake import Lake
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.pipelines import Row, TestedPipelines
+from noetl.services.query.access import Asker, Readers
+from noetl.services.query.audit import Asked, Audit
+from noetl.services.query.duck.pool import Duck
+from noetl.services.query.on_spark import OnSpark
+from noetl.services.query.options import DuckOptions, Limits
+from noetl.services.query.pins import Pinning
+from noetl.services.query.queries import Queries
+from noetl.services.query.question import Answer, Question
+from noetl.spark.lake.integrity.checks import Checks
+from noetl.spark.lake.storage import Lake
+from noetl.testing.engines.pipelines import Row, TestedPipelines
+from noetl.testing.samples.drafts import PRODUCER
 
 
 class Asking:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noetl.testing.pipelines import Row
+from noetl.testing.engines.pipelines import Row
 
 
 def shop(factor: int = 1, *, orders: str = "", clean: str = "") -> str:

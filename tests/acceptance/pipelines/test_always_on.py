@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 import pyarrow as pa
 import pytest
 
-from noetl.dispatch.sources.keeper import SourceKeeper
-from noetl.dispatch.sources.turns import Turns
 from noetl.errors import Conflict, InputError, NotFound
-from noetl.pipelines.in_process import OperatorFailed, Produced
-from noetl.plan.turns import turn_number
-from noetl.spark.protocol import Work
-from noetl.testing.engine import until
-from noetl.testing.pipelines import TestedPipelines
+from noetl.pipelines.plan.life_cycles import turn_number
+from noetl.pipelines.sources.supervisor import SourceKeeper
+from noetl.pipelines.sources.turns import Turns
+from noetl.pipelines.worker.in_process import OperatorFailed, Produced
+from noetl.spark.drivers.protocol import Work
+from noetl.testing.engines.pipelines import TestedPipelines
+from noetl.testing.engines.short_leases import until
 
 pytestmark = pytest.mark.service
 

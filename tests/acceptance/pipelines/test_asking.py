@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from noetl.catalog.people import People
-from noetl.credentials.tokens import ApiTokens
 from noetl.errors import Denied, HistoryNotKept, InputError, NotFound
-from noetl.ledger.archive.blockers import _OPEN
+from noetl.kernel.ledger.archive.deletion import _OPEN
 from noetl.model.catalogue import ENDING
-from noetl.query.access import Asker
-from noetl.query.audit import digest
-from noetl.query.options import Limits
-from noetl.query.refused import QueriesBusy, QueryFailed, QueryRefused, QueryTimedOut
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.pipelines import TestedPipelines
+from noetl.services.credentials.tokens import ApiTokens
+from noetl.services.people import People
+from noetl.services.query.access import Asker
+from noetl.services.query.audit import digest
+from noetl.services.query.errors import QueriesBusy, QueryFailed, QueryRefused, QueryTimedOut
+from noetl.services.query.options import Limits
+from noetl.testing.engines.pipelines import TestedPipelines
+from noetl.testing.samples.drafts import PRODUCER
 
 from .asking import Asking, open_asking
 from .shop import order, shop

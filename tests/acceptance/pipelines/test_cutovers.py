@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from tests.acceptance.pipelines.shop import order, shop, total
 
-from noetl.catalog.dags import Deployed
-from noetl.testing.engine import until
-from noetl.testing.pipelines import TestedPipelines
+from noetl.pipelines.catalog.dags.registry import Deployed
+from noetl.testing.engines.pipelines import TestedPipelines
+from noetl.testing.engines.short_leases import until
 
 pytestmark = pytest.mark.service
 

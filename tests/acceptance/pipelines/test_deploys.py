@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.acceptance.pipelines.shop import order, shop, total
 
-from noetl.testing.engine import until
-from noetl.testing.pipelines import TestedPipelines
+from noetl.testing.engines.pipelines import TestedPipelines
+from noetl.testing.engines.short_leases import until
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(300)]
 

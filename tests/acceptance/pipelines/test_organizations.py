@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.acceptance.pipelines.shop import order, shop, total
 
-from noetl.testing.pipelines import TestedPipelines
+from noetl.testing.engines.pipelines import TestedPipelines
 
 pytestmark = pytest.mark.service
 

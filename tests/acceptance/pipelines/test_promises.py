@@ -6,7 +6,7 @@ import pytest
 from tests.acceptance.pipelines.shop import order, shop, total
 
 from noetl.errors import InputError
-from noetl.testing.pipelines import TestedPipelines
+from noetl.testing.engines.pipelines import TestedPipelines
 
 pytestmark = pytest.mark.service
 

@@ -18,7 +18,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from noetl.dispatch.sources.signatures import signature_of
+from noetl.pipelines.sources.signatures import signature_of
 
 Noetl = Callable[..., tuple[int, str, str]]
 Begin = Callable[..., "subprocess.Popen[str]"]

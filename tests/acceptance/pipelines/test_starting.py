@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.acceptance.pipelines.shop import order, shop, total
 
-from noetl.runtime.pipelines import RUNTIMES
-from noetl.testing.pipelines import TestedPipelines
+from noetl.runtime.assembly.pipelines import RUNTIMES
+from noetl.testing.engines.pipelines import TestedPipelines
 
 pytestmark = pytest.mark.service
 

@@ -9,7 +9,7 @@ import pytest
 from examples.pft.mock_api import serve
 from tests.unit.execute.tools.conftest import nats_url
 
-from noetl.testing.playbooks import Playbooks
+from noetl.testing.engines.playbooks import Playbooks
 
 __all__ = ["api", "nats_url", "user_database"]
 

@@ -8,13 +8,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from noetl.dispatch.local import LocalDispatch
-from noetl.execute.slot import Slot
-from noetl.execute.tools.postgres_target import DEFAULT_POOL, Target
-from noetl.runtime.engine import open_worker
-from noetl.testing.engine import until
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.engine.dispatch.local import LocalDispatch
+from noetl.engine.tools.postgres.target import DEFAULT_POOL, Target
+from noetl.engine.worker.slot import Slot
+from noetl.runtime.assembly.engine import open_worker
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.engines.short_leases import until
 
 CLAIM = """
           UPDATE job SET status = 'claimed' WHERE id IN (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 CHILD = """
 workflow:

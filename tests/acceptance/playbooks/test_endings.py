@@ -10,12 +10,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools.port import Call, Tool
-from noetl.execute.tools.registry import load_tools
-from noetl.plan.state import State
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.engine.plan.state import State
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Call, Tool
+from noetl.engine.tools.registry import load_tools
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 
 class BrokenTool:
@@ -34,7 +34,7 @@ def equip(monkeypatch: pytest.MonkeyPatch, **tools: Tool | None) -> None:
         found = {**load_tools(settings), **tools}
         return {kind: tool for kind, tool in found.items() if tool is not None}
 
-    monkeypatch.setattr("noetl.runtime.engine.load_tools", loaded)
+    monkeypatch.setattr("noetl.runtime.assembly.engine.load_tools", loaded)
 
 
 async def ended(playbooks: Playbooks, state: State) -> list[str]:

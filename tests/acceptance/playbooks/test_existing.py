@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from noetl.engine.plan.state import State
+from noetl.language.playbook.checks.all_checks import problems_of
 from noetl.model.ids import snowflake_time
-from noetl.plan.state import State
-from noetl.playbook.check import problems_of
-from noetl.testing.playbooks import Playbooks
+from noetl.testing.engines.playbooks import Playbooks
 
 CORPUS = Path(__file__).parents[2] / "playbooks" / "existing"
 TWICE = "result = {'twice': n * 2, 'asked': args['n'], 'said': context['start']['stdout']}"

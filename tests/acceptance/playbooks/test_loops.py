@@ -11,12 +11,12 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
+from noetl.engine.plan.state import State
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Call
 from noetl.errors import Conflict
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools.port import Call
-from noetl.plan.state import State
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 
 async def loop(playbooks: Playbooks, spec: str, *, tool: str, rows: object, after: str = "") -> State:
@@ -272,7 +272,7 @@ async def test_a_frame_that_resumes_does_not_repeat_what_is_done(
     playbooks: Playbooks, monkeypatch: pytest.MonkeyPatch, mode: str, lanes: int, runs: int | None
 ) -> None:
     tool = Interrupted()
-    monkeypatch.setattr("noetl.runtime.engine.load_tools", lambda _: {"shell": tool})
+    monkeypatch.setattr("noetl.runtime.assembly.engine.load_tools", lambda _: {"shell": tool})
     state = await loop(
         playbooks,
         f"{{frame: {{retry_mode: {mode}, heartbeat_seconds: 0.000001, row_concurrency: {lanes}}}}}",

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 
 class Moody:

@@ -8,7 +8,7 @@ import asyncpg
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from noetl.testing.playbooks import Playbooks
+from noetl.testing.engines.playbooks import Playbooks
 
 GOOD = Path(__file__).parents[2] / "playbooks" / "good"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from noetl.payloads.codec import JSON, decode_json
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.kernel.payloads.codec import JSON, decode_json
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 
 async def test_large_results_leave_the_ledger_and_later_templates_read_them(playbooks: Playbooks) -> None:

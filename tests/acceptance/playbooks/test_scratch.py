@@ -10,10 +10,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from noetl.execute.scratch import Scratch
+from noetl.engine.tools.resources import Scratch
 from noetl.runtime import scratch as sweeping
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 TEXT = playbook("""
 workload: {url: ""}

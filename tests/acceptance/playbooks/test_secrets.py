@@ -16,10 +16,10 @@ import zstandard
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from noetl.plan.state import State
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.engine.plan.state import State
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 ZSTD = b"\x28\xb5\x2f\xfd"
 

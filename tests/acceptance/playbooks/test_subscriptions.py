@@ -12,9 +12,9 @@ from aiohttp.test_utils import TestServer
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig
 
-from noetl.plan.state import State
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.engine.plan.state import State
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 pytestmark = pytest.mark.service
 

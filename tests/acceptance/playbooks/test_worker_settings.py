@@ -11,12 +11,12 @@ from typing import Any
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from noetl.execute.worker import Worker
-from noetl.runtime.engine import open_worker
-from noetl.runtime.settings import Settings
-from noetl.testing.engine import until
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.engine.worker.worker import Worker
+from noetl.runtime.assembly.engine import open_worker
+from noetl.runtime.settings.declaration import Settings
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.engines.short_leases import until
 
 LOOP = playbook(
     """

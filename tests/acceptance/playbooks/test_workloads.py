@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from noetl.errors import TemplateFailed
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 FILES = playbook("""
 workload:

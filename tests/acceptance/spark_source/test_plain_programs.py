@@ -17,20 +17,20 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.codec import ARROW_STREAM, encode_table
+from noetl.kernel.payloads.objects.local import LocalBucket
+from noetl.kernel.payloads.objects.store import ObjectPayloadStore
 from noetl.model.canonical import exact_json
 from noetl.model.event import Event
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
-from noetl.payloads.codec import ARROW_STREAM, encode_table
-from noetl.payloads.local import LocalBucket
-from noetl.payloads.objects import ObjectPayloadStore
-from noetl.spark.java import find_java
-from noetl.spark.options import SparkOptions
-from noetl.testing.drafts import Drafts
-from noetl.testing.ledger_reading import everything
-from noetl.testing.runs import framed_run
+from noetl.spark.session.java import find_java
+from noetl.spark.session.options import SparkOptions
+from noetl.testing.contracts.ledger.event_lists import everything
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.runs import framed_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(600)]
 

@@ -16,33 +16,33 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.port import PayloadStore
+from noetl.kernel.projections.folds.business_object import business_object
+from noetl.kernel.projections.folds.fold import Row
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.event import Event
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
-from noetl.payloads.port import PayloadStore
-from noetl.project.folds.business_object import business_object
-from noetl.project.folds.fold import Row
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.upcast import Upcasters
-from noetl.replay.bulk import BulkFolds, Driving, Reached, SparkDrivers
-from noetl.replay.bulk_plan import EventLakes, InLake
-from noetl.replay.bulk_state import BulkReplay
-from noetl.replay.bulk_verify import BulkVerifier
+from noetl.spark.bulk_replay.organization import BulkFolds, Driving, Reached, SparkDrivers
 from noetl.spark.bulk_replay.shard import answered
+from noetl.spark.bulk_replay.shard_plan import EventLakes, InLake
+from noetl.spark.bulk_replay.state import BulkReplay
+from noetl.spark.bulk_replay.verification import BulkVerifier
 from noetl.spark.bulk_replay.work import Asked, BulkWork, LakeFile
-from noetl.spark.driver_process import Answering
-from noetl.spark.lake import Lake
-from noetl.spark.protocol import RunProgram, WorkResult
-from noetl.spark.source.stores import open_store
-from noetl.spark.source.upcasting import as_batch
-from noetl.spark.statistics import measured
-from noetl.testing.drafts import Drafts
-from noetl.testing.parity import Projections, connect
-from noetl.testing.runs import framed_run
-from noetl.testing.spark import SharedDrivers
+from noetl.spark.drivers.process import Answering
+from noetl.spark.drivers.protocol import RunProgram, WorkResult
+from noetl.spark.lake.parquet_files import measured
+from noetl.spark.lake.storage import Lake
+from noetl.spark.source.payload_store import open_store
+from noetl.spark.source.upcasters import as_batch
+from noetl.testing.engines.parity import Projections, connect
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.runs import framed_run
+from noetl.testing.servers.spark import SharedDrivers
 
 OWN, NEIGHBOUR = Scope("acme", "care"), Scope("globex", "care")
 POSTED = "business.invoice.posted"

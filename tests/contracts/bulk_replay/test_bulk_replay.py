@@ -23,18 +23,18 @@ from tests.contracts.bulk_replay.bulk_ground import (
 )
 
 from noetl.errors import FoldFailed, HistoryNotKept, InputError, NoetlError
-from noetl.ledger.archive.retention import retain
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.archive.retention import retain
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.envelope import externalize
+from noetl.kernel.replay.as_of import HEAD, AsOf
 from noetl.model.event import Event
 from noetl.model.mark import Mark
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.envelope import externalize
-from noetl.replay.as_of import HEAD, AsOf
 from noetl.testing.attacks import files as attacks
-from noetl.testing.drafts import Drafts
-from noetl.testing.parity import connect
+from noetl.testing.engines.parity import connect
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = pytest.mark.service
 

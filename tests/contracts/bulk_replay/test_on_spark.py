@@ -19,13 +19,13 @@ from tests.contracts.bulk_replay.bulk_ground import (
 )
 
 from noetl.errors import FoldFailed
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.payloads.envelope import externalize
-from noetl.replay.as_of import AsOf
-from noetl.spark.options import SparkOptions
-from noetl.testing.drafts import Drafts
-from noetl.testing.spark import SharedDrivers
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.envelope import externalize
+from noetl.kernel.replay.as_of import AsOf
+from noetl.spark.session.options import SparkOptions
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.servers.spark import SharedDrivers
 
 pytestmark = [pytest.mark.service, pytest.mark.no_parity, pytest.mark.timeout(400)]
 

@@ -9,17 +9,17 @@ import asyncpg
 import pytest
 from tests.contracts.bulk_replay.bulk_ground import OWN, InProcess, open_ground, registry, upcasters, write_history
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.project.folds.frame import FRAME
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.stores import StoreLine
-from noetl.replay.bulk import BulkFolds
-from noetl.replay.bulk_verify import BulkVerifier
-from noetl.replay.verify import Verifier
-from noetl.testing.postgres import FreshDatabases
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.folds.frame import FRAME
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.by_type import StoreLine
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.replay.verify import Verifier
+from noetl.spark.bulk_replay.organization import BulkFolds
+from noetl.spark.bulk_replay.verification import BulkVerifier
+from noetl.testing.servers.postgres import FreshDatabases
 
 pytestmark = [pytest.mark.service, pytest.mark.no_parity]
 

@@ -12,23 +12,23 @@ from typing import Any, cast
 
 import msgspec
 
-from noetl.catalog.datasets import Datasets
-from noetl.dispatch.tasks.engine import TaskEngine
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.event import Event
 from noetl.model.stream import Scope
-from noetl.pipelines.streamed import Streamed
-from noetl.project.upcast import Upcasters
-from noetl.runtime.event_lake import EventLake
-from noetl.runtime.event_lake_programs import Driving, SparkDrivers
-from noetl.runtime.settings import Settings
-from noetl.spark.driver_process import Answering
-from noetl.spark.lake import Lake
-from noetl.spark.protocol import RunProgram, WorkResult
-from noetl.testing.drafts import PRODUCER, Drafts
-from noetl.testing.pipelines import Row, TestedPipelines, connected
-from noetl.testing.playbooks import Playbooks
-from noetl.testing.runs import framed_run
-from noetl.testing.spark import SharedDrivers
+from noetl.pipelines.catalog.datasets.reader import Datasets
+from noetl.pipelines.datasets.streamed import Streamed
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.spark.event_lake import EventLake
+from noetl.runtime.spark.event_lake_programs import Driving, SparkDrivers
+from noetl.spark.drivers.process import Answering
+from noetl.spark.drivers.protocol import RunProgram, WorkResult
+from noetl.spark.lake.storage import Lake
+from noetl.testing.engines.pipelines import Row, TestedPipelines, connected
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.samples.drafts import PRODUCER, Drafts
+from noetl.testing.samples.runs import framed_run
+from noetl.testing.servers.spark import SharedDrivers
 
 NOTED = "noetl.business.noted"
 UPCASTERS = f"{__name__}:register_noted"

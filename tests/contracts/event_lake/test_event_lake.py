@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from tests.contracts.event_lake.lake_ground import AnsweringDrivers, LakeGround, fresh_scope
 
-from noetl.dispatch.tasks.engine import TaskEngine
 from noetl.errors import Conflict, InputError, NotFound
 from noetl.model.mark import Mark
 from noetl.model.stream import execution_stream
 from noetl.model.task import PartitionWrite
-from noetl.pipelines.arrow_types import schema_of
+from noetl.pipelines.tables.column_types import schema_of
+from noetl.pipelines.tasks.engine import TaskEngine
 from noetl.spark.event_lake.definition import EVENT_COLUMNS, LINEAGE_COLUMNS, PLACE_COLUMNS
-from noetl.testing.playbooks import Playbooks
-from noetl.testing.spark import SharedDrivers
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.servers.spark import SharedDrivers
 
 pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(600)]
 

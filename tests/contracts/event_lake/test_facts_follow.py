@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from tests.contracts.event_lake.lake_ground import AnsweringDrivers, LakeGround, fresh_scope
 
-from noetl.dispatch.tasks.engine import TaskEngine
 from noetl.errors import NoetlError
 from noetl.model.ids import snowflake_at
-from noetl.runtime.event_lake import EventLake
-from noetl.runtime.event_lake_desk import LakeDesk
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.runtime.spark.event_lake import EventLake
+from noetl.runtime.spark.event_lake_answers import LakeDesk
 from noetl.spark.event_lake.facts.catalogue import FACTS
-from noetl.testing.drafts import Drafts
-from noetl.testing.pipelines import Row
-from noetl.testing.playbooks import Playbooks
-from noetl.testing.runs import framed_run
-from noetl.testing.spark import SharedDrivers
+from noetl.testing.engines.pipelines import Row
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.runs import framed_run
+from noetl.testing.servers.spark import SharedDrivers
 
 pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(400)]
 

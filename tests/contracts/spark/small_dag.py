@@ -9,11 +9,11 @@ from typing import Final
 
 import duckdb
 
-from noetl.dispatch.tasks.engine import TaskEngine
-from noetl.spark.lake import Lake
-from noetl.testing.pipelines import Row, TestedPipelines, connected, sorted_rows, working
-from noetl.testing.playbooks import Playbooks
-from noetl.testing.spark import SharedDrivers
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.spark.lake.storage import Lake
+from noetl.testing.engines.pipelines import Row, TestedPipelines, connected, sorted_rows, working
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.servers.spark import SharedDrivers
 
 PRICING: Final = """
 PERCENT = 20

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.spark.driver.conftest import OPERATORS, WorkMaker
 from tests.unit.spark.driver.meeting import bell
 
-from noetl.spark.options import SparkOptions
-from noetl.testing.spark import SharedDrivers, bundle_of
-from noetl.testing.spark_cluster import running_connect
+from noetl.spark.session.options import SparkOptions
+from noetl.testing.servers.spark import SharedDrivers, bundle_of
+from noetl.testing.servers.spark_cluster import running_connect
 
 pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(300)]
 

@@ -13,12 +13,12 @@ import pytest
 from tests.unit.spark.driver.meeting import meeting
 from tests.unit.spark.frames.conftest import lending, ran
 
-from noetl.runtime import engine
-from noetl.spark.options import SparkOptions
-from noetl.testing.engine import until
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
-from noetl.testing.spark import SharedDrivers
+from noetl.runtime.assembly import engine
+from noetl.spark.session.options import SparkOptions
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.engines.short_leases import until
+from noetl.testing.servers.spark import SharedDrivers
 
 pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(300)]
 

@@ -10,11 +10,11 @@ import psutil
 import pytest
 from tests.contracts.spark.small_dag import assert_built_and_fed, on_server
 
-from noetl.dispatch.tasks.engine import TaskEngine
-from noetl.spark.options import SparkOptions
-from noetl.testing.pipelines import TestedPipelines
-from noetl.testing.playbooks import Playbooks
-from noetl.testing.spark import SharedDrivers
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.spark.session.options import SparkOptions
+from noetl.testing.engines.pipelines import TestedPipelines
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.servers.spark import SharedDrivers
 
 pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(300)]
 

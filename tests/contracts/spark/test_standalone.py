@@ -10,9 +10,9 @@ import pytest
 from tests.unit.spark.driver.conftest import OPERATORS, WorkMaker
 from tests.unit.spark.driver.meeting import bell, meeting
 
-from noetl.spark.options import SparkOptions
 from noetl.spark.pack import pack
-from noetl.testing.spark import SharedDrivers, bundle_of
+from noetl.spark.session.options import SparkOptions
+from noetl.testing.servers.spark import SharedDrivers, bundle_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(300)]
 

@@ -11,26 +11,26 @@ from typing import Any
 
 import msgspec
 
-from noetl.dispatch.drafts import Drafting
+from noetl.engine.dispatch.drafts import Drafting
 from noetl.errors import NoetlError, NotFound, Unavailable
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Append, Transition
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.transition import Append, Transition
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.language.view.document import parse_view
 from noetl.model.event import Event
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.project.upcast import Upcasters
-from noetl.spark.options import SparkOptions
-from noetl.testing.drafts import PRODUCER, Drafts
-from noetl.views.barriers import Barrier
-from noetl.views.document import parse_view
-from noetl.views.own_rows import OwnRows
-from noetl.views.running import SparkDrivers, Surroundings, ViewRun
-from noetl.views.sink import Sink
-from noetl.views.verifying import Verified, Verifying
-from noetl.views.versions import Version, Versions, ViewLease
+from noetl.services.views.barriers import Barrier
+from noetl.services.views.run import SparkDrivers, Surroundings, ViewRun
+from noetl.services.views.sinks.own_rows import OwnRows
+from noetl.services.views.sinks.port import Sink
+from noetl.services.views.verification import Verified, Verifying
+from noetl.services.views.versions import Version, Versions, ViewLease
+from noetl.spark.session.options import SparkOptions
+from noetl.testing.samples.drafts import PRODUCER, Drafts
 
 SCOPE, NEIGHBOUR = Scope("acme", "care"), Scope("globex", "care")
 IDS = SnowflakeGenerator(29, lambda: time.time_ns() // 1_000_000)

@@ -10,12 +10,12 @@ from tests.contracts.event_lake.lake_ground import AnsweringDrivers
 from tests.contracts.story_pipelines import whole_story
 from tests.contracts.views.ground import SCOPE, Ground, standing
 
-from noetl.ledger.database import Database
-from noetl.testing.execution_changes import Driven, token
-from noetl.testing.pipeline_changes import Piped
-from noetl.testing.spark import SharedDrivers
-from noetl.views.document import parse_view
-from noetl.views.verifying import Verifying
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.language.view.document import parse_view
+from noetl.services.views.verification import Verifying
+from noetl.testing.samples.executions import Driven, token
+from noetl.testing.samples.pipelines import Piped
+from noetl.testing.servers.spark import SharedDrivers
 
 pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(400)]
 

@@ -10,19 +10,19 @@ import pytest
 from tests.contracts.event_lake.lake_ground import AnsweringDrivers, LakeGround
 from tests.contracts.views.ground import CITIES, SCOPE, Ground, standing
 
-from noetl.dispatch.tasks.engine import TaskEngine
+from noetl.engine.tools.postgres.target import Target, find_target
 from noetl.errors import InputError, LeaseLost
-from noetl.execute.tools.postgres_target import Target, find_target
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.language.view.document import parse_view
 from noetl.model.stream import Scope
-from noetl.runtime.views import ViewParts, keeping_of, open_views
-from noetl.testing.playbooks import Playbooks
-from noetl.testing.spark import SharedDrivers
-from noetl.views.barriers import Barrier, Batch
-from noetl.views.document import parse_view
-from noetl.views.sink import Sink
-from noetl.views.table_sink import TableSink
-from noetl.views.versions import Version, ViewLease
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.runtime.assembly.views import ViewParts, keeping_of, open_views
+from noetl.services.views.barriers import Barrier, Batch
+from noetl.services.views.sinks.port import Sink
+from noetl.services.views.sinks.table import TableSink
+from noetl.services.views.versions import Version, ViewLease
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.servers.spark import SharedDrivers
 
 pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(400)]
 

@@ -10,11 +10,11 @@ import pytest
 from tests.contracts.views.ground import CITIES, NEIGHBOUR, SCOPE, Ground, standing
 
 from noetl.errors import Conflict, LeaseLost, NotFound, Unavailable
-from noetl.ledger.database import Database
-from noetl.spark.options import SparkOptions
-from noetl.views.barriers import Batch
-from noetl.views.keeping import Keeping
-from noetl.views.running import ViewRun
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.services.views.barriers import Batch
+from noetl.services.views.run import ViewRun
+from noetl.services.views.supervisor import Keeping
+from noetl.spark.session.options import SparkOptions
 
 pytestmark = pytest.mark.service
 

@@ -11,11 +11,11 @@ import pytest
 from tests.contracts.event_lake.lake_ground import AnsweringDrivers
 from tests.contracts.views.ground import CITIES, NEIGHBOUR, SCOPE, Ground, noted, standing
 
-from noetl.dispatch.tasks.backoff import Backoff
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.testing.spark import SharedDrivers
-from noetl.views.keeping import Keeping
+from noetl.engine.dispatch.polling import Backoff
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.services.views.supervisor import Keeping
+from noetl.testing.servers.spark import SharedDrivers
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(400)]
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from noetl.dispatch.tasks.backoff import Backoff
-from noetl.runtime.alerts import evaluate_alerts, sender_of
-from noetl.runtime.settings import Settings
+from noetl.engine.dispatch.polling import Backoff
+from noetl.runtime.assembly.alerts import evaluate_alerts, sender_of
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
 
 LEASE_SECONDS = 0.5

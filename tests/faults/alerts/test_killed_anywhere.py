@@ -14,15 +14,15 @@ import pytest
 from tests.faults.alerts.ground import CHANNELS, opened, rules, work
 from tests.unit.alerts.receiving import Receiver, receiving
 
-from noetl.alerts.deliveries import DeliveryRow
-from noetl.dispatch.drafts import Drafting
-from noetl.ledger.transition import Append, Transition
+from noetl.engine.dispatch.drafts import Drafting
+from noetl.kernel.ledger.transition import Append, Transition
 from noetl.model.stream import execution_stream
-from noetl.runtime.alerts import alerts_of
+from noetl.runtime.assembly.alerts import alerts_of
 from noetl.runtime.wiring import Runtime
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.engine import until
-from noetl.testing.parity import assert_parity, connect
+from noetl.services.alerts.deliveries import DeliveryRow
+from noetl.testing.engines.parity import assert_parity, connect
+from noetl.testing.engines.short_leases import until
+from noetl.testing.samples.drafts import PRODUCER
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

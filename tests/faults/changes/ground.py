@@ -9,11 +9,11 @@ from pathlib import Path
 
 from tests.faults.tasks.ground import Driven, open_engine
 
-from noetl.catalog.datasets import Datasets
-from noetl.dispatch.changes import backfills
-from noetl.dispatch.changes.changes import Changes
 from noetl.model.stream import Scope
-from noetl.runtime.engine import producer_of
+from noetl.pipelines.catalog.datasets.reader import Datasets
+from noetl.pipelines.changes.backfills import requests
+from noetl.pipelines.changes.engine import Changes
+from noetl.runtime.assembly.engine import producer_of
 
 FIRST, LAST = 10, 22
 """The days that are filled."""
@@ -48,12 +48,12 @@ class Changing:
 
 @asynccontextmanager
 async def _few_names_in_an_event() -> AsyncIterator[None]:
-    usual = backfills.KEYS_BYTES, backfills.APPENDED_TOGETHER
-    backfills.KEYS_BYTES, backfills.APPENDED_TOGETHER = 20, 1  # type: ignore[misc]
+    usual = requests.KEYS_BYTES, requests.APPENDED_TOGETHER
+    requests.KEYS_BYTES, requests.APPENDED_TOGETHER = 20, 1  # type: ignore[misc]
     try:
         yield
     finally:
-        backfills.KEYS_BYTES, backfills.APPENDED_TOGETHER = usual  # type: ignore[misc]
+        requests.KEYS_BYTES, requests.APPENDED_TOGETHER = usual  # type: ignore[misc]
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from tests.faults.engine.ground import SCOPED, TABLES, Ground
 
-from noetl.testing.engine import open_short_leased
+from noetl.testing.engines.short_leases import open_short_leased
 
 
 @pytest.fixture

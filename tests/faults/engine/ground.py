@@ -11,12 +11,12 @@ from typing import Any
 import asyncpg
 from tests.faults.killable import Killable
 
+from noetl.engine.plan.state import State
 from noetl.errors import Unavailable
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.plan.state import State
-from noetl.testing.engine import WAIT_SECONDS, Driven, until
-from noetl.testing.parity import assert_parity, connect
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.testing.engines.parity import assert_parity, connect
+from noetl.testing.engines.short_leases import WAIT_SECONDS, Driven, until
 
 PROCESS = Path(__file__).with_name("process.py")
 SCOPED = {"noetl.tenant": "default", "noetl.organization": "default"}

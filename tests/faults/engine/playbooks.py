@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noetl.testing.engine import LEASE_SECONDS
+from noetl.testing.engines.short_leases import LEASE_SECONDS
 
 ROWS = 12
 FRAME_ROWS = 3

@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from noetl.testing.engine import open_short_leased
+from noetl.testing.engines.short_leases import open_short_leased
 from noetl.testing.stuck import tell_when_asked
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.faults.killable import Killable
 
-from noetl.testing.engine import WAIT_SECONDS
+from noetl.testing.engines.short_leases import WAIT_SECONDS
 
 
 class Role(Killable):

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from tests.faults.engine.ground import Ground
 
-from noetl.api import listing
-from noetl.cli.executions_show import shown_execution
-from noetl.dispatch.facts import postgres as facts
-from noetl.dispatch.open_executions import postgres as open_executions
-from noetl.ledger.database import Database
+from noetl.api import execution_list
+from noetl.cli.executions.show import shown_execution
+from noetl.engine.dispatch.facts import postgres as facts
+from noetl.engine.dispatch.open_executions import postgres as open_executions
+from noetl.kernel.ledger.postgres.database import Database
 from noetl.model.catalogue import ENDING
 from noetl.model.ids import MAX_ID, ROOT_ID_LIMIT
 from noetl.runtime.commands import execution as named
 from noetl.runtime.commands.execution_list import listed_executions
-from noetl.testing.engine import open_short_leased, until
-from noetl.testing.playbook_runs import playbook
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.short_leases import open_short_leased, until
 
 pytestmark = pytest.mark.service
 
@@ -88,7 +88,7 @@ async def little_is_read(database: Database, ground: Ground, ring: int, loop: in
     """Hold every question that commands and reapers ask about executions to the few events that answer it."""
     page = (ROOT_ID_LIMIT, MAX_ID, 200, list(ENDING))
     questions: dict[str, tuple[Any, ...]] = {
-        listing._PAGE: page,
+        execution_list._PAGE: page,
         named._LAST: (ROOT_ID_LIMIT, False),
         open_executions._HEAD: (ring,),
         open_executions._WAITED: (loop,),

@@ -11,12 +11,12 @@ import pytest
 from tests.faults.engine.ground import Ground
 from tests.faults.engine.playbooks import child, playbook, single
 
-from noetl.dispatch.children import CLOSING_SECONDS
+from noetl.engine.dispatch.children import CLOSING_SECONDS
+from noetl.engine.plan.fact import Fact
+from noetl.engine.plan.state import State
+from noetl.engine.plan.trigger import Cancelled
 from noetl.model.stream import Scope
-from noetl.plan.fact import Fact
-from noetl.plan.state import State
-from noetl.plan.trigger import Cancelled
-from noetl.testing.engine import Driven, open_short_leased, until
+from noetl.testing.engines.short_leases import Driven, open_short_leased, until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.engine.ground import SCOPED, Ground
 from tests.faults.engine.playbooks import collection, playbook
 
-from noetl.testing.engine import open_short_leased, until
+from noetl.testing.engines.short_leases import open_short_leased, until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

@@ -12,7 +12,7 @@ from tests.faults.engine.ground import Ground
 from tests.faults.engine.playbooks import ROWS, child, collection, cursor, playbook, single
 
 from noetl import faults
-from noetl.testing.engine import open_short_leased
+from noetl.testing.engines.short_leases import open_short_leased
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

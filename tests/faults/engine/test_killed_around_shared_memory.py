@@ -6,8 +6,8 @@ import pytest
 from tests.faults.engine.ground import Ground
 from tests.faults.engine.playbooks import ROWS, collection, playbook
 
-from noetl.payloads.shm import memory_directory
-from noetl.runtime.fabric import sweep_node
+from noetl.kernel.payloads.shared_memory.shm import memory_directory
+from noetl.runtime.payloads.tiers import sweep_node
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

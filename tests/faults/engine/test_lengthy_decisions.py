@@ -6,7 +6,7 @@ import pytest
 from tests.faults.engine.ground import Ground
 from tests.faults.engine.playbooks import playbook
 
-from noetl.dispatch.executions import DECISIONS_BEGUN_MAX
+from noetl.engine.dispatch.executions import DECISIONS_BEGUN_MAX
 from noetl.testing.attacks.documents import LENGTHY_TEMPLATE
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]

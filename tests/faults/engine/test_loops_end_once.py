@@ -10,10 +10,10 @@ import pytest
 from tests.faults.engine.ground import Ground
 from tests.faults.engine.playbooks import collection, playbook, single
 
-from noetl.dispatch.grants import CommandGrant, FrameReport
-from noetl.dispatch.local import LocalDispatch
-from noetl.plan.trigger import CommandEnded
-from noetl.testing.engine import open_short_leased
+from noetl.engine.dispatch.grants import CommandGrant, FrameReport
+from noetl.engine.dispatch.local import LocalDispatch
+from noetl.engine.plan.trigger import CommandEnded
+from noetl.testing.engines.short_leases import open_short_leased
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

@@ -6,8 +6,8 @@ import pytest
 from tests.faults.engine.ground import Ground
 from tests.faults.engine.playbooks import child, playbook, single
 
-from noetl.plan.trigger import Cancelled
-from noetl.testing.engine import until
+from noetl.engine.plan.trigger import Cancelled
+from noetl.testing.engines.short_leases import until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

@@ -11,7 +11,7 @@ from examples.pft.mock_api import serve
 from examples.pft.records import DATA_TYPES, expected
 from tests.faults.engine.ground import Ground
 
-from noetl.testing.engine import LEASE_SECONDS, until
+from noetl.testing.engines.short_leases import LEASE_SECONDS, until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

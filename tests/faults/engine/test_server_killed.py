@@ -10,7 +10,7 @@ from tests.faults.engine.ground import Ground
 from tests.faults.engine.playbooks import ROWS, collection, cursor, playbook, single
 from tests.faults.engine.roles import Roles
 
-from noetl.testing.engine import LEASE_SECONDS, until
+from noetl.testing.engines.short_leases import LEASE_SECONDS, until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

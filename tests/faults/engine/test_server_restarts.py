@@ -11,9 +11,9 @@ import pytest
 from tests.faults.engine.ground import SCOPED, TABLES, Ground
 from tests.faults.engine.playbooks import collection, cursor, playbook, single
 
-from noetl.runtime import migrate
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.testing.engine import LEASE_SECONDS, open_short_leased, until
+from noetl.runtime.postgres import migrations
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.testing.engines.short_leases import LEASE_SECONDS, open_short_leased, until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.xdist_group("own_server")]
 
@@ -31,7 +31,7 @@ async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
     """A server of the test's own, with the schema in it."""
     server = EmbeddedServer(tmp_path / "server")
     await asyncio.to_thread(server.start)
-    await asyncio.to_thread(migrate.upgrade, server.url())
+    await asyncio.to_thread(migrations.upgrade, server.url())
     yield server
     await asyncio.to_thread(server.destroy)
 

@@ -6,11 +6,11 @@ import pytest
 from tests.faults.engine.ground import Ground
 from tests.faults.engine.playbooks import FRAME_ROWS, ROWS, collection, playbook
 
-from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
-from noetl.dispatch.local import LocalDispatch
+from noetl.engine.dispatch.grants import CommandGrant, FrameGrant, FrameReport
+from noetl.engine.dispatch.local import LocalDispatch
+from noetl.engine.plan.trigger import CommandEnded
 from noetl.errors import LeaseLost, NoetlError
-from noetl.plan.trigger import CommandEnded
-from noetl.testing.engine import until
+from noetl.testing.engines.short_leases import until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

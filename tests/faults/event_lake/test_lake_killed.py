@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from tests.contracts.event_lake.lake_ground import LakeGround, fresh_scope
 
-from noetl.dispatch.tasks.engine import TaskEngine
 from noetl.errors import Unavailable
 from noetl.model.task import TaskStatus
-from noetl.spark.drivers import Drivers
-from noetl.spark.options import SparkOptions
-from noetl.testing.playbooks import Playbooks
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.spark.drivers.pool import Drivers
+from noetl.spark.session.options import SparkOptions
+from noetl.testing.engines.playbooks import Playbooks
 
 pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.slow, pytest.mark.timeout(600)]
 

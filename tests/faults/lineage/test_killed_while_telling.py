@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from noetl.openlineage.facts import run_id
-from noetl.testing.pipelines import TestedPipelines
+from noetl.services.openlineage.facts import run_id
+from noetl.testing.engines.pipelines import TestedPipelines
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.faults.pipelines.ground import Ground
 
-from noetl.spark.lake import Lake
-from noetl.testing.pipelines import connected, open_task_engine
-from noetl.testing.playbooks import Playbooks
-from noetl.testing.spark import SharedDrivers
+from noetl.spark.lake.storage import Lake
+from noetl.testing.engines.pipelines import connected, open_task_engine
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.servers.spark import SharedDrivers
 
 
 async def _ground(playbooks: Playbooks, lake: str) -> AsyncIterator[Ground]:

@@ -13,11 +13,11 @@ import psutil
 from tests.faults.killable import Killable
 from tests.faults.pipelines.process import Given
 
-from noetl.dispatch.tasks.engine import TaskEngine
-from noetl.spark.options import SparkOptions
-from noetl.testing.engine import until
-from noetl.testing.pipelines import WAIT_SECONDS, TestedPipelines, working
-from noetl.testing.spark import SharedDrivers
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.spark.session.options import SparkOptions
+from noetl.testing.engines.pipelines import WAIT_SECONDS, TestedPipelines, working
+from noetl.testing.engines.short_leases import until
+from noetl.testing.servers.spark import SharedDrivers
 
 PROCESS = Path(__file__).with_name("process.py")
 MARK = "NOETL_TEST_MARK"

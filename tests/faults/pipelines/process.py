@@ -15,16 +15,16 @@ from typing import NoReturn
 import msgspec
 import pyarrow as pa
 
-from noetl.dispatch.sources.keeper import SourceKeeper
 from noetl.model.task import TaskGrant
-from noetl.pipelines.in_process import OperatorFailed, Produced
-from noetl.runtime.settings import Settings
+from noetl.pipelines.sources.supervisor import SourceKeeper
+from noetl.pipelines.worker.in_process import OperatorFailed, Produced
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import open_runtime
-from noetl.spark.drivers import Drivers
-from noetl.spark.lake import Lake
-from noetl.spark.options import SparkOptions
-from noetl.spark.protocol import Work
-from noetl.testing.pipelines import connected, open_task_engine, working
+from noetl.spark.drivers.pool import Drivers
+from noetl.spark.drivers.protocol import Work
+from noetl.spark.lake.storage import Lake
+from noetl.spark.session.options import SparkOptions
+from noetl.testing.engines.pipelines import connected, open_task_engine, working
 from noetl.testing.stuck import tell_when_asked
 
 

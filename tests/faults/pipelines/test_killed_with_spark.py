@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.faults.pipelines.ground import Ground
 
-from noetl.testing.spark import SharedDrivers
+from noetl.testing.servers.spark import SharedDrivers
 
 pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.fault, pytest.mark.timeout(300)]
 

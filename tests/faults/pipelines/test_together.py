@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.faults.pipelines.spark_jobs import MODULE
 
-from noetl.testing.engine import until
-from noetl.testing.pipelines import TestedPipelines
+from noetl.testing.engines.pipelines import TestedPipelines
+from noetl.testing.engines.short_leases import until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.slow, pytest.mark.timeout(300)]
 

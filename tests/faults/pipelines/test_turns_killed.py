@@ -11,10 +11,10 @@ import pytest
 from tests.faults.pipelines.ground import Ground
 from tests.faults.pipelines.process import tick
 
-from noetl.dispatch.sources.keeper import SourceKeeper
-from noetl.plan.turns import turn_number
-from noetl.testing.engine import until
-from noetl.testing.pipelines import TestedPipelines
+from noetl.pipelines.plan.life_cycles import turn_number
+from noetl.pipelines.sources.supervisor import SourceKeeper
+from noetl.testing.engines.pipelines import TestedPipelines
+from noetl.testing.engines.short_leases import until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

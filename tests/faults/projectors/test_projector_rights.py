@@ -7,18 +7,18 @@ import psycopg
 import pytest
 
 from noetl.errors import LeaseLost
-from noetl.leases.shards import ShardLeases
-from noetl.ledger.database import Database, Role
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.leases.shards import ShardLeases
+from noetl.kernel.ledger.postgres.database import Database, Role
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.port import Failure
+from noetl.kernel.projections.stores.postgres.held_shards import LeasedShards
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.stream import Scope
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.holding import LeasedShards
-from noetl.project.port import Failure
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
-from noetl.testing.drafts import Drafts
-from noetl.testing.projecting import HOME, IDS, a_run, record, stored_rows
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.projected_ledger import HOME, IDS, a_run, record, stored_rows
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

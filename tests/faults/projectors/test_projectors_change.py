@@ -10,14 +10,14 @@ from itertools import pairwise
 import pytest
 from tests.faults.projectors.processes import PATIENCE, ProjectorProcess
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.folds.registry import built_in_folds
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
 from noetl.model.event import Draft
 from noetl.model.mark import Mark
-from noetl.model.shard import SHARD_COUNT
-from noetl.project.folds.registry import built_in_folds
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.testing.projecting import HOME, a_run, pure_rows, record, stored_rows
+from noetl.model.stream import SHARD_COUNT
+from noetl.testing.samples.projected_ledger import HOME, a_run, pure_rows, record, stored_rows
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

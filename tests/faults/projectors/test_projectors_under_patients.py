@@ -23,14 +23,14 @@ from tests.faults.projectors.patients import PortionedApi, open_patient_server, 
 from tests.faults.projectors.processes import LEASE_SECONDS, PATIENCE, ProjectorProcess
 from tests.faults.projectors.test_projectors_change import all_shards, covered, shared
 
-from noetl.leases.shards import holders
-from noetl.model.shard import SHARD_COUNT
-from noetl.project.folds.registry import built_in_folds
-from noetl.project.streamed import durable_of
+from noetl.kernel.leases.shards import holders
+from noetl.kernel.projections.folds.registry import built_in_folds
+from noetl.kernel.projections.wakeups import durable_of
+from noetl.model.stream import SHARD_COUNT
 from noetl.runtime.config import load_settings
-from noetl.runtime.streams import open_stream
+from noetl.runtime.streams.opening import open_stream
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.testing.projecting import pure_rows, stored_rows
+from noetl.testing.samples.projected_ledger import pure_rows, stored_rows
 
 pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.slow]
 

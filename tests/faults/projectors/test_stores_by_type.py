@@ -14,14 +14,14 @@ import pytest
 from tests.faults.projectors.gate import Gate
 from tests.faults.projectors.processes import PATIENCE, ProjectorProcess
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.folds.frame import FRAME
+from noetl.kernel.projections.folds.registry import built_in_folds
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
 from noetl.model.mark import Mark
-from noetl.project.folds.frame import FRAME
-from noetl.project.folds.registry import built_in_folds
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.testing.postgres import FreshDatabases
-from noetl.testing.projecting import HOME, a_run, pure_rows, record, stored_rows
+from noetl.testing.samples.projected_ledger import HOME, a_run, pure_rows, record, stored_rows
+from noetl.testing.servers.postgres import FreshDatabases
 
 # Frames are not in the ledger's own database here, so the comparison that follows other tests is made in the test.
 pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.no_parity]

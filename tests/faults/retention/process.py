@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from noetl.retention.plan import KINDS
-from noetl.runtime.retention import carried_out, open_retention
-from noetl.runtime.settings import Settings
+from noetl.runtime.assembly.retention import carried_out, open_retention
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import open_runtime
+from noetl.services.retention.plan import KINDS
 
 AT_ONCE = {
     "as_of_days": 0, "generation_days": 0, "keep_generations": 0, "grace_hours": 0, "staging_days": 0, "task_days": 0,

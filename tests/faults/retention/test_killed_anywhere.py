@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from noetl.kernel.replay.organization_rows import pipeline_differences
 from noetl.model.mark import Mark
-from noetl.replay.pipelines import pipeline_differences
-from noetl.retention.plan import KINDS
-from noetl.runtime.retention import open_retention
-from noetl.testing.engine import until
-from noetl.testing.pipelines import TestedPipelines
+from noetl.runtime.assembly.retention import open_retention
+from noetl.services.retention.plan import KINDS
+from noetl.testing.engines.pipelines import TestedPipelines
+from noetl.testing.engines.short_leases import until
 
 from .process import AT_ONCE
 

@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from noetl.ledger.transition import Transition
+from noetl.kernel.ledger.transition import Transition
 from noetl.model.event import time_text
-from noetl.schedule.drafts import Said, ScheduleDrafts, Told
-from noetl.schedule.handlers import PlatformJobs
-from noetl.schedule.planning import following
-from noetl.schedule.rows import ScheduleRow
-from noetl.schedule.scheduler import Limits, Scheduler
-from noetl.schedule.spec import Definition, Named, Spec
-from noetl.schedule.starting import StartPlaybook
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.engine import Driven, open_short_leased
+from noetl.services.schedule.drafts import Said, ScheduleDrafts, Told
+from noetl.services.schedule.handlers.port import PlatformJobs
+from noetl.services.schedule.handlers.starts import StartPlaybook
+from noetl.services.schedule.planning import following
+from noetl.services.schedule.rows import ScheduleRow
+from noetl.services.schedule.scheduler import Limits, Scheduler
+from noetl.services.schedule.spec import Definition, Named, Spec
+from noetl.testing.engines.short_leases import Driven, open_short_leased
+from noetl.testing.samples.drafts import PRODUCER
 
 PLAYBOOK = """
 apiVersion: noetl.io/v2

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from tests.faults.schedule.ground import open_scheduler, plan_missed
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.schedule.rows import ScheduleRow
-from noetl.schedule.scheduler import Scheduler
-from noetl.testing.engine import until
-from noetl.testing.parity import assert_parity, connect
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.services.schedule.rows import ScheduleRow
+from noetl.services.schedule.scheduler import Scheduler
+from noetl.testing.engines.parity import assert_parity, connect
+from noetl.testing.engines.short_leases import until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

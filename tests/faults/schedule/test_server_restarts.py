@@ -10,11 +10,11 @@ import pytest
 from tests.faults.schedule.ground import open_scheduler, plan_missed
 
 from noetl.errors import Unavailable
-from noetl.runtime import migrate
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.schedule.rows import ScheduleRow
-from noetl.schedule.scheduler import Scheduler
-from noetl.testing.engine import until
+from noetl.runtime.postgres import migrations
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.services.schedule.rows import ScheduleRow
+from noetl.services.schedule.scheduler import Scheduler
+from noetl.testing.engines.short_leases import until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.xdist_group("own_server")]
 
@@ -24,7 +24,7 @@ async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
     """A server of the test's own, with the schema in it."""
     server = EmbeddedServer(tmp_path / "server")
     await asyncio.to_thread(server.start)
-    await asyncio.to_thread(migrate.upgrade, server.url())
+    await asyncio.to_thread(migrations.upgrade, server.url())
     yield server
     await asyncio.to_thread(server.destroy)
 

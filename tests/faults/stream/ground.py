@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from noetl.errors import NotFound, Unavailable
-from noetl.leases.shards import ShardLeases
-from noetl.ledger.database import Database
-from noetl.ledger.notifier import listening
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.leases.shards import ShardLeases
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.postgres.notifier import listening
+from noetl.kernel.stream.encoding import decode
+from noetl.kernel.stream.nats.connection import NatsConnection
+from noetl.kernel.stream.nats.stream import NatsStream
+from noetl.kernel.stream.relay.relay import Relay
 from noetl.model.event import Event
-from noetl.model.shard import SHARD_COUNT
-from noetl.stream.encoding import decode
-from noetl.stream.nats import NatsStream
-from noetl.stream.nats_connection import NatsConnection
-from noetl.stream.relay import Relay
-from noetl.testing.engine import until
+from noetl.model.stream import SHARD_COUNT
+from noetl.testing.engines.short_leases import until
 
 LEASE_SECONDS = 2.0
 

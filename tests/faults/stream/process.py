@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.faults.stream.ground import open_relay
 
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
 from noetl.testing.stuck import tell_when_asked
 
 

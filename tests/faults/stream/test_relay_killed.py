@@ -13,15 +13,15 @@ import pytest
 from tests.faults.killable import Killable
 from tests.faults.stream.ground import filled, in_order, open_relay
 
-from noetl.leases.shards import holders
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.runtime import migrate
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.runtime.nats_server import NatsServer, running_nats
-from noetl.stream.relay_cursors import Cursors
-from noetl.testing.engine import until
-from noetl.testing.projecting import HOME, a_run, record
+from noetl.kernel.leases.shards import holders
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.stream.relay.progress import Cursors
+from noetl.runtime.nats.server import NatsServer, running_nats
+from noetl.runtime.postgres import migrations
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.testing.engines.short_leases import until
+from noetl.testing.samples.projected_ledger import HOME, a_run, record
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 
@@ -150,7 +150,7 @@ async def test_a_relay_goes_on_after_postgresql_was_restarted(nats: NatsServer, 
     server = EmbeddedServer(tmp_path / "home")
     await asyncio.to_thread(server.start)
     try:
-        await asyncio.to_thread(migrate.upgrade, server.url())
+        await asyncio.to_thread(migrations.upgrade, server.url())
         database = Database(server.url(), as_roles=True)
         ledger = PostgresLedger(database)
         await record(ledger, a_run(HOME))

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import msgspec
 
-from noetl.catalog.bundles import read_bundle
-from noetl.catalog.dags import Dags, Deployed
-from noetl.dispatch.tasks.backoff import Backoff
-from noetl.dispatch.tasks.engine import TaskEngine
-from noetl.dispatch.tasks.local import LocalTasks
-from noetl.dispatch.tasks.port import BaseMoved
-from noetl.dispatch.tasks.run_states import Run
+from noetl.engine.dispatch.polling import Backoff
 from noetl.errors import LeaseLost
 from noetl.model.dataset import Field, FileEntry
 from noetl.model.stream import Scope
 from noetl.model.task import PartitionWrite, TaskGrant, TaskReport
-from noetl.runtime.engine import producer_of
-from noetl.runtime.settings import Settings
+from noetl.pipelines.catalog.dags.bundles import read_bundle
+from noetl.pipelines.catalog.dags.registry import Dags, Deployed
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.pipelines.tasks.local import LocalTasks
+from noetl.pipelines.tasks.port import BaseMoved
+from noetl.pipelines.tasks.run_states import Run
+from noetl.runtime.assembly.engine import producer_of
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
 
 DAYS = ("1", "2", "3")

@@ -15,10 +15,10 @@ import asyncpg
 import pytest
 from tests.faults.tasks.ground import DAYS, Driven, open_engine
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.testing.engine import until
-from noetl.testing.parity import assert_parity, connect
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.testing.engines.parity import assert_parity, connect
+from noetl.testing.engines.short_leases import until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 from tests.contracts.views.ground import CITIES, SCOPE, noted
 
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 
 pytestmark = [
     pytest.mark.service, pytest.mark.fault, pytest.mark.slow, pytest.mark.timeout(1200),

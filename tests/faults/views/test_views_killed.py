@@ -10,10 +10,10 @@ from tests.contracts.views.ground import CITIES, SCOPE, Ground, standing
 
 from noetl import faults
 from noetl.errors import NoetlError
-from noetl.ledger.database import Database
-from noetl.spark.drivers import Drivers
-from noetl.spark.options import SparkOptions
-from noetl.testing.spark import SharedDrivers
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.spark.drivers.pool import Drivers
+from noetl.spark.session.options import SparkOptions
+from noetl.testing.servers.spark import SharedDrivers
 
 pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from tests.faults.write_path.ground import settings_of
 
 from noetl.runtime.wiring import open_runtime
-from noetl.runtime.write_path import open_write_path
+from noetl.runtime.write_path.movers import open_write_path
 
 
 async def change(url: str, home: str, nats: str, prefix: str, way: str) -> None:

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from noetl.ledger.write_path import WritePath
+from noetl.kernel.ledger.postgres.write_path import WritePath
+from noetl.kernel.stream.losses.journal import Journal
+from noetl.kernel.stream.write_path.facts import Facts
 from noetl.model.event import Draft
 from noetl.model.ids import organization_root_id
-from noetl.runtime.losses import journal_directory
-from noetl.runtime.nats_server import NatsServer
-from noetl.runtime.settings import Settings
-from noetl.runtime.streams import open_stream
+from noetl.runtime.nats.server import NatsServer
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.streams.opening import open_stream
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.runtime.write_path import open_write_path
-from noetl.stream.facts import Facts
-from noetl.stream.journal import Journal
-from noetl.testing.drafts import Drafts
+from noetl.runtime.write_path.losses import journal_directory
+from noetl.runtime.write_path.movers import open_write_path
+from noetl.testing.samples.drafts import Drafts
 
 
 def settings_of(url: str, home: Path, nats: str, prefix: str, way: str = "stream") -> Settings:

@@ -21,9 +21,9 @@ from tests.faults.write_path.ground import open_writer, settings_of
 from tests.faults.write_path.test_killed_on_the_way import everything_stands
 
 from noetl.errors import Unavailable
-from noetl.runtime import migrate
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.runtime.settings import Settings
+from noetl.runtime.postgres import migrations
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.runtime.settings.declaration import Settings
 
 pytestmark = [pytest.mark.service, pytest.mark.fault, pytest.mark.slow]
 
@@ -39,7 +39,7 @@ async def postgres(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
     server = EmbeddedServer(tmp_path / "database")
     await asyncio.to_thread(server.start)
     try:
-        await asyncio.to_thread(migrate.upgrade, server.url())
+        await asyncio.to_thread(migrations.upgrade, server.url())
         yield server
     finally:
         await asyncio.to_thread(server.destroy)

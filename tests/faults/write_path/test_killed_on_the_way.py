@@ -13,20 +13,20 @@ from pathlib import Path
 import pytest
 from tests.faults.write_path.ground import at_ledger, open_writer, settings_of
 
-from noetl.runtime import migrate
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.runtime.losses import journal_directory, unwritten_facts
-from noetl.runtime.nats_server import NatsServer
-from noetl.runtime.settings import Settings
-from noetl.runtime.streams import open_stream
+from noetl.kernel.stream.losses.journal_files import noted_in
+from noetl.kernel.stream.write_path.shadow import divergence
+from noetl.runtime.nats.server import NatsServer
+from noetl.runtime.postgres import migrations
+from noetl.runtime.postgres.embedded import EmbeddedServer
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.streams.opening import open_stream
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.runtime.write_path import open_write_path
-from noetl.stream.divergence import divergence
-from noetl.stream.noted_files import noted_in
-from noetl.testing.drafts import Drafts
-from noetl.testing.engine import until
-from noetl.testing.parity import assert_parity
-from noetl.testing.runs import framed_run
+from noetl.runtime.write_path.losses import journal_directory, unwritten_facts
+from noetl.runtime.write_path.movers import open_write_path
+from noetl.testing.engines.parity import assert_parity
+from noetl.testing.engines.short_leases import until
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.runs import framed_run
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 
@@ -138,7 +138,7 @@ async def test_facts_are_taken_while_postgresql_is_away_and_come_to_the_ledger_l
     server = EmbeddedServer(tmp_path / "database")
     await asyncio.to_thread(server.start)
     try:
-        await asyncio.to_thread(migrate.upgrade, server.url())
+        await asyncio.to_thread(migrations.upgrade, server.url())
         settings = settings_of(server.url("noetl_owner"), tmp_path / "home", nats_url, stream_prefix)
         acknowledged: set[int] = set()
         async with open_writer(settings) as writer:

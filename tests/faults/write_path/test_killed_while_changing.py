@@ -14,9 +14,9 @@ from tests.faults.write_path.ground import open_writer, settings_of
 from tests.faults.write_path.test_killed_on_the_way import everything_stands
 
 from noetl.runtime.wiring import open_runtime
-from noetl.runtime.write_path import open_write_path
-from noetl.testing.drafts import Drafts
-from noetl.testing.engine import until
+from noetl.runtime.write_path.movers import open_write_path
+from noetl.testing.engines.short_leases import until
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

@@ -15,17 +15,17 @@ from tests.faults.write_path.ground import at_ledger, open_writer, settings_of
 from tests.faults.write_path.test_database_away import environment
 from tests.faults.write_path.test_killed_on_the_way import COUNT, PROCESS
 
-from noetl.ledger.write_path import WritePath
-from noetl.runtime.losses import journal_directory
-from noetl.runtime.settings import Settings
-from noetl.runtime.streams import open_stream
+from noetl.kernel.ledger.postgres.write_path import WritePath
+from noetl.kernel.stream.losses.journal import Journal
+from noetl.kernel.stream.write_path.facts import Facts
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.streams.opening import open_stream
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.runtime.write_path import open_write_path
-from noetl.stream.facts import Facts
-from noetl.stream.journal import Journal
-from noetl.testing.drafts import Drafts
-from noetl.testing.engine import until
-from noetl.testing.parity import assert_parity
+from noetl.runtime.write_path.losses import journal_directory
+from noetl.runtime.write_path.movers import open_write_path
+from noetl.testing.engines.parity import assert_parity
+from noetl.testing.engines.short_leases import until
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

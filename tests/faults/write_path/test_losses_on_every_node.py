@@ -16,18 +16,18 @@ from tests.faults.write_path.test_database_away import environment
 from tests.faults.write_path.test_left_in_the_stream import run
 from tests.faults.write_path.test_stream_losses import tokens_of
 
-from noetl.runtime import losses
-from noetl.runtime.losses import journal_directory, known_losses, telling_losses
+from noetl.kernel.stream.losses.journal import Noted
+from noetl.kernel.stream.losses.journal_files import noted_in
+from noetl.kernel.stream.losses.recorded import RecordedLosses
 from noetl.runtime.roles.server import open_server
 from noetl.runtime.service import Stopping
-from noetl.runtime.settings import Settings
-from noetl.runtime.streams import open_stream
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.streams.opening import open_stream
 from noetl.runtime.wiring import open_runtime
-from noetl.runtime.write_path import open_write_path
-from noetl.stream.journal import Noted
-from noetl.stream.noted_files import noted_in
-from noetl.stream.recorded_losses import RecordedLosses
-from noetl.testing.engine import until
+from noetl.runtime.write_path import losses
+from noetl.runtime.write_path.losses import journal_directory, known_losses, telling_losses
+from noetl.runtime.write_path.movers import open_write_path
+from noetl.testing.engines.short_leases import until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

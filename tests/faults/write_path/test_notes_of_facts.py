@@ -15,14 +15,14 @@ from tests.faults.write_path.ground import open_recorder, open_writer, settings_
 from tests.faults.write_path.test_database_away import environment
 from tests.faults.write_path.test_left_in_the_stream import run
 
-from noetl.runtime import losses
-from noetl.runtime.losses import journal_directory, unwritten_facts
-from noetl.runtime.settings import Settings
-from noetl.runtime.streams import open_stream
+from noetl.kernel.stream.losses import journal
+from noetl.kernel.stream.losses.journal_files import files_in, noted_in
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.streams.opening import open_stream
 from noetl.runtime.wiring import open_runtime
-from noetl.stream import journal
-from noetl.stream.noted_files import files_in, noted_in
-from noetl.testing.engine import until
+from noetl.runtime.write_path import losses
+from noetl.runtime.write_path.losses import journal_directory, unwritten_facts
+from noetl.testing.engines.short_leases import until
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

@@ -26,19 +26,19 @@ from tests.faults.write_path.ground import (
 from tests.faults.write_path.test_left_in_the_stream import run
 
 from noetl.errors import NoetlError
-from noetl.ledger.write_path_change import WritePathChange
-from noetl.runtime import losses
-from noetl.runtime.relay import relaying
+from noetl.kernel.ledger.postgres.write_path import WritePathChange
+from noetl.kernel.stream.relay.pending_events import OVERDUE_SECONDS
+from noetl.kernel.stream.write_path.written_messages import drained, trimmed
 from noetl.runtime.roles.server import open_server
 from noetl.runtime.service import Stopping
-from noetl.runtime.streams import open_stream
+from noetl.runtime.streams.opening import open_stream
+from noetl.runtime.streams.relay import relaying
 from noetl.runtime.wiring import open_runtime
-from noetl.runtime.write_path import open_materializer, open_write_path
-from noetl.stream.draining import drained, trimmed
-from noetl.stream.waiting import OVERDUE_SECONDS
-from noetl.testing.engine import until
-from noetl.testing.parity import assert_parity
-from noetl.testing.projecting import a_run
+from noetl.runtime.write_path import losses
+from noetl.runtime.write_path.movers import open_materializer, open_write_path
+from noetl.testing.engines.parity import assert_parity
+from noetl.testing.engines.short_leases import until
+from noetl.testing.samples.projected_ledger import a_run
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 from tests.unit.alerts.receiving import Receiver, receiving
 
-from noetl.alerts.channels.port import Channel
-from noetl.alerts.deliveries import DeliveryRow
-from noetl.alerts.evaluating import Evaluated
-from noetl.alerts.found import AlertRow
-from noetl.alerts.sender import Sender
-from noetl.credentials.store import CredentialStore
-from noetl.dispatch.tasks.backoff import Backoff
-from noetl.dispatch.tasks.engine import TaskEngine
+from noetl.engine.dispatch.polling import Backoff
 from noetl.model.stream import Scope
-from noetl.pipelines.in_process import InProcess, Operator
-from noetl.pipelines.tables import TableReader, TableWriter
-from noetl.runtime.alerts import CHANNELS, alert_operators, alerts_of, evaluate_alerts, sender_of
+from noetl.pipelines.tables.partitions import TableReader, TableWriter
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.pipelines.worker.in_process import InProcess, Operator
+from noetl.runtime.assembly.alerts import CHANNELS, alert_operators, alerts_of, evaluate_alerts, sender_of
 from noetl.runtime.secrets import open_keyring
-from noetl.spark.lake import Lake
-from noetl.testing.pipelines import TestedPipelines, connected
-from noetl.testing.playbooks import Playbooks
+from noetl.services.alerts.channels.port import Channel
+from noetl.services.alerts.deliveries import DeliveryRow
+from noetl.services.alerts.evaluation import Evaluated
+from noetl.services.alerts.findings import AlertRow
+from noetl.services.alerts.sender import Sender
+from noetl.services.credentials.store import CredentialStore
+from noetl.spark.lake.storage import Lake
+from noetl.testing.engines.pipelines import TestedPipelines, connected
+from noetl.testing.engines.playbooks import Playbooks
 
 AT_ONCE = Backoff(0.0, 0.0)
 

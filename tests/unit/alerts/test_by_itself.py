@@ -9,11 +9,11 @@ import pytest
 from tests.unit.alerts.conftest import Desk, hook_rules
 from tests.unit.alerts.receiving import Receiver
 
-from noetl.runtime.alerts import EVALUATE, evaluate_alerts_job, open_sender
-from noetl.schedule.handlers import SlotRun
-from noetl.testing.engine import until
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.runtime.assembly.alerts import EVALUATE, evaluate_alerts_job, open_sender
+from noetl.services.schedule.handlers.port import SlotRun
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.engines.short_leases import until
 
 pytestmark = pytest.mark.service
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from noetl.alerts.document import AlertsInvalid, parse_alerts
-from noetl.alerts.rule import Condition, Route
 from noetl.cli.check import check
-from noetl.playbook.problems import Problem
+from noetl.language.alert.document import AlertsInvalid, parse_alerts
+from noetl.language.alert.rule import Condition, Route
+from noetl.language.grammar.problems import Problem
 
 SOUND = """
 apiVersion: noetl.io/v2

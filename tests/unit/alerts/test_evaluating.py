@@ -10,16 +10,16 @@ import pytest
 from tests.unit.alerts.conftest import Desk, hook_rules
 from tests.unit.alerts.receiving import Receiver
 
-from noetl.alerts.found import Found, Rules
-from noetl.alerts.judging import Judgement
-from noetl.dispatch.drafts import Drafting
+from noetl.engine.dispatch.drafts import Drafting
 from noetl.errors import InputError
-from noetl.ledger.transition import Append, Transition
+from noetl.kernel.ledger.transition import Append, Transition
 from noetl.model.event import time_text
 from noetl.model.ids import organization_root_id
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.services.alerts.findings import Found, Rules
+from noetl.services.alerts.judgement import Judgement
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.samples.drafts import PRODUCER
 
 pytestmark = pytest.mark.service
 
@@ -233,7 +233,7 @@ async def test_organizations_do_not_see_each_others_rules_and_alerts(
 async def test_a_rule_that_cannot_be_evaluated_does_not_keep_others_from_it(
     desk: Desk, playbooks: Playbooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from noetl.alerts import conditions
+    from noetl.services.alerts import conditions
 
     async def stumbles(*_: object) -> None:
         raise RuntimeError("stumbled")

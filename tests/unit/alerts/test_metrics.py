@@ -7,9 +7,9 @@ from aiohttp import web
 from tests.unit.alerts.conftest import Desk, hook_rules
 from tests.unit.alerts.receiving import Receiver
 
-from noetl.runtime.telemetry import Metrics
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.runtime.metrics.process import Metrics
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 pytestmark = pytest.mark.service
 

@@ -9,11 +9,11 @@ import pytest
 from tests.unit.alerts.conftest import Desk
 from tests.unit.alerts.receiving import Receiver
 
-from noetl.alerts.found import Found, Rules
-from noetl.alerts.judging import Judgement
-from noetl.dag.parse import problems_of
-from noetl.runtime.alerts import CHANNELS, sender_of
-from noetl.testing.pipelines import TestedPipelines
+from noetl.language.dag.parse import problems_of
+from noetl.runtime.assembly.alerts import CHANNELS, sender_of
+from noetl.services.alerts.findings import Found, Rules
+from noetl.services.alerts.judgement import Judgement
+from noetl.testing.engines.pipelines import TestedPipelines
 
 pytestmark = pytest.mark.service
 

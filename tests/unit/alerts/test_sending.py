@@ -14,16 +14,16 @@ from aiohttp import web
 from tests.unit.alerts.conftest import Desk, hook_rules
 from tests.unit.alerts.receiving import Letters, Receiver, posting, receiving
 
-from noetl.alerts.channels.mail import MailChannel
-from noetl.alerts.channels.port import Message, SendFailed, timeout_of
-from noetl.alerts.deliveries import Deliveries, Lease
-from noetl.alerts.document import AlertsInvalid, parse_alerts
-from noetl.dispatch.tasks.backoff import Backoff
+from noetl.engine.dispatch.polling import Backoff
 from noetl.errors import InputError, LeaseLost
+from noetl.language.alert.document import AlertsInvalid, parse_alerts
 from noetl.model.stream import Scope
-from noetl.runtime.alerts import CHANNELS
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.runtime.assembly.alerts import CHANNELS
+from noetl.services.alerts.channels.mail import MailChannel
+from noetl.services.alerts.channels.port import Message, SendFailed, timeout_of
+from noetl.services.alerts.deliveries import Deliveries, Lease
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 pytestmark = pytest.mark.service
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from tests.unit.api.serving import HOME, Server, make_engine, make_services, running
 
-from noetl.credentials.tokens import ROLES
-from noetl.dispatch.engine import Engine
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.payloads.memory import MemoryPayloadStore
+from noetl.engine.dispatch.engine import Engine
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.services.credentials.tokens import ROLES
 
 Serve = Callable[..., AbstractAsyncContextManager[Server]]
 """Serves for the time of a block, with or without `auth`, or None while there are tokens; what else is given takes the place of a service."""

@@ -16,22 +16,22 @@ import msgspec
 
 from noetl.api.serve import serve
 from noetl.api.services import Services
-from noetl.catalog.playbook_rows import PostgresEntries
-from noetl.catalog.playbooks import Catalog
-from noetl.credentials.keyring import KeyRing
-from noetl.credentials.local_token import make_local_token
-from noetl.credentials.secret import Secret
-from noetl.credentials.store import CredentialStore
-from noetl.credentials.tokens import ApiTokens
-from noetl.dispatch.engine import Engine
-from noetl.dispatch.stores import postgres_stores
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.engine.catalog.playbooks import Catalog
+from noetl.engine.catalog.postgres import PostgresEntries
+from noetl.engine.dispatch.engine import Engine
+from noetl.engine.dispatch.stores import postgres_stores
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.runtime.telemetry import Metrics
-from noetl.testing.parity import Projections, connect
+from noetl.runtime.metrics.process import Metrics
+from noetl.services.credentials.keyring import KeyRing
+from noetl.services.credentials.local_secrets import make_local_token
+from noetl.services.credentials.secret import Secret
+from noetl.services.credentials.store import CredentialStore
+from noetl.services.credentials.tokens import ApiTokens
+from noetl.testing.engines.parity import Projections, connect
 
 HOME = Scope("default", "default")
 PRODUCER = "noetl://tenant/default/org/default/cluster/local/worker/tests"

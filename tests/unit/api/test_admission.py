@@ -12,17 +12,17 @@ from starlette.requests import Request
 from tests.unit.api.conftest import Serve
 from tests.unit.api.serving import HOME, TWO_STEPS, Server
 
-from noetl.api import admission
-from noetl.api.admission import KEEP_SECONDS, Admission
+from noetl.api.access import admission
+from noetl.api.access.admission import KEEP_SECONDS, Admission
 from noetl.api.connections.peer import Peer
 from noetl.api.connections.protocol import PEER
 from noetl.api.endpoint import Endpoint
 from noetl.api.problems import Unauthenticated
 from noetl.api.routes.all_routes import endpoints
-from noetl.credentials.tokens import ROLES, ApiTokens, Role
 from noetl.errors import Denied, Unavailable
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
 from noetl.model.stream import Scope
+from noetl.services.credentials.tokens import ROLES, ApiTokens, Role
 
 OPEN = {"/health", "/api/health", "/api/openapi.json"}
 FOR_ALL = {

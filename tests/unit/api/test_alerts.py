@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.unit.api.serving import HOME, Server
 
-from noetl.alerts.connecting import connect_alerts
-from noetl.alerts.deliveries import Deliveries
-from noetl.alerts.found import Found, Rules
-from noetl.alerts.judging import Judgement
-from noetl.alerts.rule import Route
-from noetl.dispatch.drafts import Drafting
-from noetl.testing.drafts import PRODUCER
+from noetl.engine.dispatch.drafts import Drafting
+from noetl.language.alert.rule import Route
+from noetl.services.alerts.alerts import connect_alerts
+from noetl.services.alerts.deliveries import Deliveries
+from noetl.services.alerts.findings import Found, Rules
+from noetl.services.alerts.judgement import Judgement
+from noetl.testing.samples.drafts import PRODUCER
 
 pytestmark = pytest.mark.service
 

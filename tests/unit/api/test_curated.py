@@ -11,11 +11,11 @@ from tests.unit.api.conftest import Serve
 from tests.unit.api.serving import HOME, Server, running
 
 from noetl import faults
-from noetl.credentials.tokens import ROLES
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.event import Event
-from noetl.testing.ledger_reading import everything
+from noetl.services.credentials.tokens import ROLES
+from noetl.testing.contracts.ledger.event_lists import everything
 
 pytestmark = pytest.mark.no_parity
 

@@ -10,22 +10,21 @@ import msgspec
 import pytest
 from tests.unit.api.serving import CALLING, HOME, LOOP, TWO_STEPS, Server
 
-from noetl.alerts.conditions import look
-from noetl.alerts.rule import Condition
-from noetl.dispatch.engine import Engine
-from noetl.dispatch.grants import Child, CommandGrant, FrameGrant, FrameReport
-from noetl.dispatch.locality import Wish
-from noetl.dispatch.port import Dispatch
-from noetl.dispatch.remote import RemoteDispatch
+from noetl.engine.dispatch.engine import Engine
+from noetl.engine.dispatch.grants import Child, CommandGrant, FrameGrant, FrameReport
+from noetl.engine.dispatch.port import Dispatch
+from noetl.engine.dispatch.remote import RemoteDispatch
+from noetl.engine.plan.locality import Place, Wish
+from noetl.engine.plan.trigger import CommandEnded
 from noetl.errors import ChildTooDeep, Conflict, InputError, LeaseLost, NotFound
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.payloads.codec import JSON, encode_json
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.language.alert.rule import Condition
 from noetl.model.ids import parse_id
-from noetl.payloads.codec import JSON, encode_json
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.plan.places import Place
-from noetl.plan.trigger import CommandEnded
 from noetl.runtime.locality import process_locator
-from noetl.runtime.settings import Runtime
+from noetl.runtime.settings.declaration import Runtime
+from noetl.services.alerts.conditions import look
 
 CURSOR = """
 apiVersion: noetl.io/v2

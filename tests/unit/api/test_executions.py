@@ -6,7 +6,7 @@ import asyncio
 
 from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server
 
-from noetl.plan.trigger import CommandEnded
+from noetl.engine.plan.trigger import CommandEnded
 
 
 async def work_off(server: Server, *data: object) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 ASKED = """
 import resource, sys
-from noetl.api.listening import allow_many_connections
+from noetl.api.connections.listening import allow_many_connections
 soft, hard = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 allow_many_connections()

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from tests.unit.api.serving import HOME, LOOP, Server
 
-from noetl.dispatch.engine import Engine
-from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport, FrameSoFar
-from noetl.dispatch.open_work.postgres import PostgresOpenWork
-from noetl.dispatch.remote import RemoteDispatch
-from noetl.dispatch.so_far import LoopsSoFar
-from noetl.ledger.database import Database
+from noetl.engine.dispatch.engine import Engine
+from noetl.engine.dispatch.grants import CommandGrant, FrameGrant, FrameReport, FrameSoFar
+from noetl.engine.dispatch.loops.progress import LoopsSoFar
+from noetl.engine.dispatch.open_work.postgres import PostgresOpenWork
+from noetl.engine.dispatch.remote import RemoteDispatch
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.stream.hints import MemoryHints
 from noetl.model.stream import Scope
-from noetl.stream.hints import MemoryHints
-from noetl.testing.engine import until
+from noetl.testing.engines.short_leases import until
 
 
 @pytest.fixture

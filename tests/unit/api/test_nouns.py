@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from tests.unit.api.serving import HOME, LOOP, ONE_TRY, SHARED, TWO_STEPS, Server
 
-from noetl.credentials.sealed_answers import open_answer
-from noetl.credentials.secret import Secret
-from noetl.dispatch.grants import FrameReport
+from noetl.engine.dispatch.grants import FrameReport
+from noetl.engine.plan.trigger import CommandEnded
 from noetl.errors import Denied
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.payload_ref import PayloadRef
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.plan.trigger import CommandEnded
+from noetl.services.credentials.sealed_answers import open_answer
+from noetl.services.credentials.secret import Secret
 
 
 async def test_a_playbook_is_registered_listed_removed_and_restored(server: Server) -> None:

@@ -10,19 +10,19 @@ from tests.unit.api.conftest import Serve
 from tests.unit.api.serving import HOME, TWO_STEPS, Server
 
 from noetl.errors import InputError, Unavailable
-from noetl.leases.shards import ShardLeases
-from noetl.ledger.database import Database
-from noetl.ledger.notifier import Notifier
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Append, Transition
-from noetl.ledger.write_path_change import WritePathChange
-from noetl.model.read_token import ReadToken, VersionToken, execution_token, parse_read_token
-from noetl.stream.materializer import Materializer
-from noetl.stream.memory import MemoryStream
-from noetl.stream.port import WRITES, Message
-from noetl.testing.drafts import Drafts
-from noetl.testing.engine import until
-from noetl.testing.write_paths import write_path_stream
+from noetl.kernel.leases.shards import ShardLeases
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.postgres.notifier import Notifier
+from noetl.kernel.ledger.postgres.write_path import WritePathChange
+from noetl.kernel.ledger.transition import Append, Transition
+from noetl.kernel.stream.memory import MemoryStream
+from noetl.kernel.stream.port import WRITES, Message
+from noetl.kernel.stream.write_path.materializer import Materializer
+from noetl.model.mark import ReadToken, VersionToken, execution_token, parse_read_token
+from noetl.testing.engines.short_leases import until
+from noetl.testing.engines.write_paths import write_path_stream
+from noetl.testing.samples.drafts import Drafts
 
 _OWN = """
 SELECT shard, position, event_id, row_to_json(p)::text AS body FROM noetl.pending_event AS p

@@ -10,7 +10,7 @@ from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server
 
 from noetl.api.problems import status_of
 from noetl.api.routes.all_routes import endpoints
-from noetl.dispatch.grants import CommandGrant, FrameGrant
+from noetl.engine.dispatch.grants import CommandGrant, FrameGrant
 from noetl.errors import (
     Conflict,
     Corrupt,

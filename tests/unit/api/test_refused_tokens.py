@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from noetl.api import refused_tokens
+from noetl.api.access import refused_tokens
+from noetl.api.access.refused_tokens import FORGET_SECONDS, FREE, MOST_SECONDS, RefusedTokens
 from noetl.api.problems import TooMany, Unauthenticated
-from noetl.api.refused_tokens import FORGET_SECONDS, FREE, MOST_SECONDS, RefusedTokens
 
 BAD = Unauthenticated("the token is unknown")
 

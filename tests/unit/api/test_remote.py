@@ -9,12 +9,12 @@ import pytest
 from aiohttp import ClientSession, web
 from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server, running
 
-from noetl.credentials.secret import Secret
-from noetl.dispatch.grants import CommandGrant, FrameReport
-from noetl.dispatch.remote import RemoteDispatch
+from noetl.engine.dispatch.grants import CommandGrant, FrameReport
+from noetl.engine.dispatch.remote import RemoteDispatch
+from noetl.engine.plan.trigger import CommandEnded
 from noetl.errors import Denied, LeaseLost, Unavailable
-from noetl.ledger.database import Database
-from noetl.plan.trigger import CommandEnded
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.services.credentials.secret import Secret
 
 
 class Wire:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.unit.api.serving import HOME, TWO_STEPS, Server, running
 
-from noetl.schedule.handlers import PlatformJobs
-from noetl.schedule.scheduler import Scheduler
-from noetl.schedule.starting import StartPlaybook
-from noetl.testing.drafts import PRODUCER
+from noetl.services.schedule.handlers.port import PlatformJobs
+from noetl.services.schedule.handlers.starts import StartPlaybook
+from noetl.services.schedule.scheduler import Scheduler
+from noetl.testing.samples.drafts import PRODUCER
 
 pytestmark = pytest.mark.service
 

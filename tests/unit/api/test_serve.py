@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from tests.unit.api.serving import TWO_STEPS, Server
 
-from noetl.api.listening import is_loopback
+from noetl.api.connections.listening import is_loopback
 from noetl.api.serve import serve
 from noetl.errors import ConfigError, Unavailable
 

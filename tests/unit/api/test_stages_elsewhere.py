@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 from tests.unit.api.serving import HOME, Server, running
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.folds.stage import STAGE
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
-from noetl.testing.postgres import FreshDatabases
-from noetl.testing.projecting import a_run, record
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.folds.stage import STAGE
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.testing.samples.projected_ledger import a_run, record
+from noetl.testing.servers.postgres import FreshDatabases
 
 pytestmark = pytest.mark.service
 

@@ -9,17 +9,17 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.api.serving import HOME, LOOP, ONE_TRY, TWO_STEPS, Server
 
-from noetl.dispatch.grants import FrameReport
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Append, Transition
-from noetl.payloads.figures import TIERS, Figures
-from noetl.plan.trigger import CommandEnded
-from noetl.runtime import fabric
-from noetl.runtime.role_metrics import RoleMetrics
-from noetl.runtime.telemetry import Metrics
-from noetl.runtime.worker_metrics import FarWorkerMetrics
-from noetl.testing.drafts import Drafts
+from noetl.engine.dispatch.grants import FrameReport
+from noetl.engine.plan.trigger import CommandEnded
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.transition import Append, Transition
+from noetl.kernel.payloads.figures import TIERS, Figures
+from noetl.runtime.metrics.process import Metrics
+from noetl.runtime.metrics.roles import RoleMetrics
+from noetl.runtime.metrics.worker import FarWorkerMetrics
+from noetl.runtime.payloads import tiers
+from noetl.testing.samples.drafts import Drafts
 
 WORDS = ("dispatched", "committed", "failed")
 FORK = """
@@ -60,7 +60,7 @@ async def values(metrics: Metrics | FarWorkerMetrics | RoleMetrics) -> dict[str,
 
 
 async def test_every_series_stands_at_zero_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fabric, "FIGURES", Figures())  # those of this process count what its other tests did
+    monkeypatch.setattr(tiers, "FIGURES", Figures())  # those of this process count what its other tests did
     found = await values(Metrics("9.9"))
     assert found["noetl_build_info{version=9.9}"] == 1
     expected = [
@@ -173,7 +173,7 @@ async def test_a_reduce_stage_is_counted_as_the_one_piece_of_work_that_it_is(
 
 async def test_payload_bytes_are_counted_by_the_tier_that_served_or_took_them(monkeypatch: pytest.MonkeyPatch) -> None:
     figures = Figures()
-    monkeypatch.setattr(fabric, "FIGURES", figures)
+    monkeypatch.setattr(tiers, "FIGURES", figures)
     figures.wrote("object", 100)
     figures.wrote("ipc", 80)
     figures.read("worker", "ipc", 80)

@@ -11,20 +11,20 @@ from uuid import uuid4
 
 import msgspec
 
-from noetl.catalog.bundles import Bundle, read_bundle
-from noetl.catalog.dags import Dags, Deployed
-from noetl.catalog.datasets import Datasets
 from noetl.errors import VersionConflict
-from noetl.ledger.database import Database
-from noetl.ledger.history import History
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Append, Transition
+from noetl.kernel.ledger.history import History
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.transition import Append, Transition
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.dataset import MANIFEST_TYPE, Field, FileEntry, Manifest
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.plan import identity
-from noetl.testing.drafts import PRODUCER, Drafts
+from noetl.pipelines.catalog.dags.bundles import Bundle, read_bundle
+from noetl.pipelines.catalog.dags.registry import Dags, Deployed
+from noetl.pipelines.catalog.datasets.reader import Datasets
+from noetl.pipelines.plan import identity
+from noetl.testing.samples.drafts import PRODUCER, Drafts
 
 SCOPE = Scope("acme", "sales")
 IDS = SnowflakeGenerator(7, lambda: time.time_ns() // 1_000_000)

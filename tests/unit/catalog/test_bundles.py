@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noetl.catalog import bundles
-from noetl.catalog.bundles import Bundle, config_with_sql, job_hash, open_bundle, read_bundle, unpack
-from noetl.dag.parse import DagInvalid
 from noetl.errors import InputError
+from noetl.language.dag.parse import DagInvalid
+from noetl.pipelines.catalog.dags import bundles
+from noetl.pipelines.catalog.dags.bundles import Bundle, config_with_sql, job_hash, open_bundle, read_bundle, unpack
 
 DAG = """name: shop
 jobs:

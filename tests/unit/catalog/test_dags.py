@@ -9,11 +9,11 @@ import pytest
 from tests.unit.catalog.shop import SCOPE, Shop
 
 from noetl.errors import InputError, NotFound
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.plan import identity
+from noetl.pipelines.plan import identity
 
 OTHER = "SELECT id + 1 AS id, region FROM raw"
 

@@ -11,19 +11,18 @@ import msgspec
 import pytest
 from tests.unit.catalog.shop import IDS, SCOPE, Shop
 
-from noetl.catalog.dataset_rows import DatasetView
-from noetl.catalog.datasets import Datasets
 from noetl.errors import NotFound
-from noetl.ledger.archive.retention import retain
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Append, Transition
+from noetl.kernel.ledger.archive.retention import retain
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.transition import Append, Transition
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.mark import Mark
-from noetl.model.shard import SHARD_COUNT
-from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.testing.parity import connect
+from noetl.model.stream import SHARD_COUNT, Scope
+from noetl.pipelines.catalog.datasets.reader import Datasets
+from noetl.pipelines.catalog.datasets.rows import DatasetView
+from noetl.testing.engines.parity import connect
 
 OTHER = "SELECT id + 1 AS id, region FROM raw"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from noetl.catalog.bundles import read_bundle
-from noetl.catalog.requirements import declared, missing
 from noetl.cli.check import check
-from noetl.cli.spark import spark
+from noetl.cli.dags.spark import spark
 from noetl.errors import InputError
+from noetl.language.dag.requirements import declared, missing
+from noetl.pipelines.catalog.dags.bundles import read_bundle
 from noetl.spark.pack import needed
 
 DAG = """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.conftest import HELLO
 
-from noetl.testing.engine import open_short_leased
+from noetl.testing.engines.short_leases import open_short_leased
 
 Noetl = Callable[..., tuple[int, str, str]]
 

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from tests.unit.spark.facts.made_events import RUN, made_events
 
-from noetl.cli.executions_drawing import draw
-from noetl.cli.executions_timeline import Timeline, Watching
+from noetl.cli.executions.plot import draw
+from noetl.cli.executions.timeline import Timeline, Watching
 from noetl.model.event import Event
 
 Noetl = Callable[..., tuple[int, str, str]]

@@ -12,7 +12,7 @@ from tests.unit.cli.shop import write_shop
 
 from noetl.cli.main import cli
 from noetl.errors import InputError, NotFound
-from noetl.runtime.commands.choosing import chosen
+from noetl.runtime.commands.selection import chosen
 
 Noetl = Callable[..., tuple[int, str, str]]
 

@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from noetl.cli.run_display import progress
-from noetl.cli.run_ending import SHOWN_LINES, bounded
-from noetl.cli.run_live import Live
+from noetl.cli.run.display import progress
+from noetl.cli.run.ending import SHOWN_LINES, bounded
+from noetl.cli.run.live import Live
 
 
 @pytest.mark.parametrize(

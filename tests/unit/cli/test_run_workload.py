@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from noetl.cli.run_workload import given_payload, unknown_fields, value_of
+from noetl.cli.run.workload import given_payload, unknown_fields, value_of
 from noetl.errors import InputError
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from noetl.cli.telling import tell
+from noetl.cli.terminal.messages import tell
 
 
 @pytest.mark.parametrize(("err", "name"), [(False, "stdout"), (True, "stderr")])

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from noetl.credentials.credential_types import TYPES, check, shown_fields
-from noetl.credentials.given import given_credential, parse_object, parse_pairs
 from noetl.errors import InputError
+from noetl.services.credentials.credential_types import TYPES, check, shown_fields
+from noetl.services.credentials.input_forms import given_credential, parse_object, parse_pairs
 
 GOOD: list[tuple[str, dict[str, Any]]] = [
     ("postgres", {"db_host": "h", "db_port": 5432, "db_user": "u", "db_password": "p", "db_name": "n"}),

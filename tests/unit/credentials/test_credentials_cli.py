@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from noetl.cli import main
-from noetl.credentials.keyring import VARIABLE
+from noetl.services.credentials.keyring import VARIABLE
 
 pytestmark = pytest.mark.service
 
@@ -34,7 +34,9 @@ def credentials(
     monkeypatch.setenv("NOETL_DATABASE_URL", owner_url)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv(VARIABLE, KEY)
-    monkeypatch.setitem(main.COMMANDS, "credentials", ("noetl.cli.credentials:credentials", "Keep credentials."))
+    monkeypatch.setitem(
+        main.COMMANDS, "credentials", ("noetl.cli.services.credentials:credentials", "Keep credentials.")
+    )
 
     def command(*arguments: str, stdin: str = "") -> tuple[int, str]:
         monkeypatch.setattr("sys.stdin", io.StringIO(stdin))

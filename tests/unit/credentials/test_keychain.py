@@ -15,19 +15,19 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from noetl.credentials.fetching import Fetcher
-from noetl.credentials.google_token import seconds_left
-from noetl.credentials.keychain import Keychain
-from noetl.credentials.keychain_rows import KeychainRows, KeychainUse
-from noetl.credentials.keyring import KeyRing
-from noetl.credentials.providers.choice import all_providers
-from noetl.credentials.redact import Redactor
-from noetl.credentials.secret import Secret, revealed, secrets_in
-from noetl.credentials.store import CredentialStore
 from noetl.errors import Denied, InputError, NotFound, OutsideUnavailable, Unsupported
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.language.playbook.model import KeychainEntry
 from noetl.model.stream import Scope
-from noetl.playbook.model import KeychainEntry
+from noetl.services.credentials.keychain.fetcher import Fetcher
+from noetl.services.credentials.keychain.keychain import Keychain
+from noetl.services.credentials.keychain.rows import KeychainRows, KeychainUse
+from noetl.services.credentials.keychain.token_requests import seconds_left
+from noetl.services.credentials.keyring import KeyRing
+from noetl.services.credentials.providers.registry import all_providers
+from noetl.services.credentials.redactor import Redactor
+from noetl.services.credentials.secret import Secret, revealed, secrets_in
+from noetl.services.credentials.store import CredentialStore
 
 pytestmark = pytest.mark.service
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from noetl.credentials.keyring import VARIABLE, Key, KeyRing
 from noetl.errors import ConfigError, InputError
+from noetl.services.credentials.keyring import VARIABLE, Key, KeyRing
 
 ONE, TWO = (bytes(range(start, start + 32)) for start in (0, 100))
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.credentials.redact import Redactor
-from noetl.credentials.secret import MASK, Secret
+from noetl.services.credentials.redactor import Redactor
+from noetl.services.credentials.secret import MASK, Secret
 
 CANARY = 'p@ss/wörd "6f1b" +\\n'
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEA\n-----END PRIVATE KEY-----\n"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from noetl.credentials.keychain_rows import Held, KeychainRows, KeychainUse
-from noetl.credentials.keyring import KeyRing
-from noetl.credentials.sealed_rows import hold_keys
-from noetl.credentials.store import CredentialStore
 from noetl.errors import ConfigError
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.language.playbook.model import KeychainEntry
 from noetl.model.stream import Scope
-from noetl.playbook.model import KeychainEntry
+from noetl.services.credentials.keychain.rows import Held, KeychainRows, KeychainUse
+from noetl.services.credentials.keyring import KeyRing
+from noetl.services.credentials.sealed_rows import hold_keys
+from noetl.services.credentials.store import CredentialStore
 
 pytestmark = pytest.mark.service
 

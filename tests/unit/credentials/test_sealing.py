@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.credentials.keyring import Key
-from noetl.credentials.sealing import Place, seal, unseal
 from noetl.errors import Corrupt
 from noetl.model.stream import Scope
+from noetl.services.credentials.keyring import Key
+from noetl.services.credentials.sealed_rows import Place, seal, unseal
 
 KEY, OTHER = Key(bytes(range(32))), Key(bytes(range(32, 64)))
 HERE = Place.of("credential", Scope("acme", "care"), "crm", "bearer")

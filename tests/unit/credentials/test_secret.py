@@ -14,8 +14,8 @@ import msgspec
 import orjson
 import pytest
 
-from noetl.credentials.secret import Secret, guarded, revealed, secrets_in
 from noetl.model.canonical import canonical_json
+from noetl.services.credentials.secret import Secret, guarded, revealed, secrets_in
 
 CANARY = "canary-6f1b"
 

@@ -11,13 +11,13 @@ import asyncpg
 import psycopg
 import pytest
 
-from noetl.credentials.access import CredentialCache, ScopedCredentials
-from noetl.credentials.keyring import KeyRing
-from noetl.credentials.redact import Redactor
-from noetl.credentials.store import CredentialStore
 from noetl.errors import ConfigError, Corrupt, InputError, NotFound
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
 from noetl.model.stream import Scope
+from noetl.services.credentials.access import CredentialCache, ScopedCredentials
+from noetl.services.credentials.keyring import KeyRing
+from noetl.services.credentials.redactor import Redactor
+from noetl.services.credentials.store import CredentialStore
 
 pytestmark = pytest.mark.service
 

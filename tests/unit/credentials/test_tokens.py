@@ -10,10 +10,10 @@ import asyncpg
 import psycopg
 import pytest
 
-from noetl.credentials.tokens import PREFIX, ApiTokens, digest
 from noetl.errors import Denied, InputError, NotFound
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
 from noetl.model.stream import Scope
+from noetl.services.credentials.tokens import PREFIX, ApiTokens, digest
 
 pytestmark = pytest.mark.service
 

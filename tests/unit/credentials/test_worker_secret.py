@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from noetl.credentials.sealed_answers import open_answer, seal_answer
-from noetl.credentials.worker_secret import FILE, make_worker_secret, read_worker_secret
 from noetl.errors import ConfigError, Denied
+from noetl.services.credentials.local_secrets import WORKERS_FILE, make_worker_secret, read_worker_secret
+from noetl.services.credentials.sealed_answers import open_answer, seal_answer
 
 
 def test_servers_that_start_together_share_one_secret_that_only_its_owner_reads(tmp_path: Path) -> None:
@@ -19,8 +19,8 @@ def test_servers_that_start_together_share_one_secret_that_only_its_owner_reads(
         made = set(pool.map(make_worker_secret, [keys] * 8))
     assert made == {read_worker_secret(keys)}
     assert len(next(iter(made)).reveal()) >= 40
-    assert [path.name for path in keys.iterdir()] == [FILE]
-    assert (keys / FILE).stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in keys.iterdir()] == [WORKERS_FILE]
+    assert (keys / WORKERS_FILE).stat().st_mode & 0o777 == 0o600
     assert make_worker_secret(tmp_path / "others") not in made
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from noetl.curated.registry import CuratedViews
-from noetl.curated.view import Uncurated
 from noetl.errors import ConfigError
 from noetl.runtime.extensions import load_curated_views
+from noetl.services.curated.registry import CuratedViews
+from noetl.services.curated.view import Uncurated
 
 MODULE = """
-from noetl.curated.facts import FAILURES
-from noetl.curated.rules import Drop, Hash, Keep, Period
-from noetl.curated.view import CuratedView
+from noetl.services.curated.facts import FAILURES
+from noetl.services.curated.rules import Drop, Hash, Keep, Period
+from noetl.services.curated.view import CuratedView
 
 RULES = {"at": Period("day"), "what": Keep(), "problem": Drop(), "step": Hash(), "message": Drop()}
 VIEW = CuratedView(name="steps", sentence="Steps that fail.", fact=FAILURES, rules=RULES, count="failures")

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.curated.facts import Fact
-from noetl.curated.fields import category, identity, number, time
-from noetl.curated.redacting import Contribution, keyed, redact
-from noetl.curated.rules import Bucket, Drop, Hash, Keep, Period, Rule, Size, Total
-from noetl.curated.view import CuratedView
+from noetl.services.curated.facts import Fact, category, identity, number, time
+from noetl.services.curated.redaction import Contribution, keyed, redact
+from noetl.services.curated.rules import Bucket, Drop, Hash, Keep, Period, Rule, Size, Total
+from noetl.services.curated.view import CuratedView
 
 SECRET, OTHER_SECRET = b"s" * 32, b"t" * 32
 DAY = 20_773

@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from noetl.curated.built_in import BUILT_IN, EXECUTIONS_BY_DAY
-from noetl.curated.facts import FAILURES, Fact
-from noetl.curated.fields import category, identity, number, text, time
-from noetl.curated.registry import CuratedViews
-from noetl.curated.rules import Bucket, Drop, Hash, Keep, Period, Rule, Size, Total
-from noetl.curated.view import CuratedView, Minimum, Uncurated
 from noetl.errors import ConfigError, InputError, NotFound
+from noetl.services.curated.facts import FAILURES, Fact, category, identity, number, text, time
+from noetl.services.curated.registry import BUILT_IN, EXECUTIONS_BY_DAY, CuratedViews
+from noetl.services.curated.rules import Bucket, Drop, Hash, Keep, Period, Rule, Size, Total
+from noetl.services.curated.view import CuratedView, Minimum, Uncurated
 
 ORDERS = Fact(
     "orders",

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from noetl.cli.check import check
 from noetl.cli.schema import schema
-from noetl.dag.starter import starter_files
+from noetl.language.dag.starter import starter_files
 
 
 def test_a_dag_is_checked_with_the_files_beside_it(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.dag.ddl import NotAType, spelled
+from noetl.language.dag.ddl import NotAType, spelled
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from noetl.dag.grammar_root import DAG, JOB
-from noetl.dag.model import Check, Column, From, Input, Schema, Source, Udf
-from noetl.dag.parse import DagInvalid, parse
-from noetl.dag.rules_columns import NEEDS
+from noetl.language.dag.grammar import DAG, JOB
+from noetl.language.dag.model import Check, Column, From, Input, Schema, Source, Udf
+from noetl.language.dag.parse import DagInvalid, parse
+from noetl.language.dag.rules.columns import NEEDS
 
 from .writing import UP, codes, dag, job_of, said_of
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.dag.parse import DagInvalid, is_dag, parse, problems_of
 from noetl.errors import InputError
+from noetl.language.dag.parse import DagInvalid, is_dag, parse, problems_of
 
 from .writing import UP, codes, dag
 

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from noetl.dag.parse import parse, problems_of
-from noetl.dag.rules_graph import in_order
+from noetl.language.dag.parse import parse, problems_of
+from noetl.language.dag.rules.graph import in_order
 
 NAMES = [f"j{number}" for number in range(7)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.dag.parse import problems_of
-from noetl.dag.python_files import PythonFiles
+from noetl.language.dag.parse import problems_of
+from noetl.language.dag.python_files import PythonFiles
 
 from .writing import codes, dag, said_of
 

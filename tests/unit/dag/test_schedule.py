@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.dag.schedule import schedule_problem
+from noetl.language.dag.times import schedule_problem
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from noetl.dag.schema import json_schema
-from noetl.dag.starter import starter_files
-from noetl.playbook.problems import Problems
-from noetl.playbook.source import read
+from noetl.language.dag.grammar import json_schema
+from noetl.language.dag.starter import starter_files
+from noetl.language.grammar.problems import Problems
+from noetl.language.grammar.yaml_reader import read
 
 from .test_fields import REFUSED, TAKEN
 from .writing import dag

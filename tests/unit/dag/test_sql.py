@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.dag.parse import problems_of
-from noetl.dag.sql import SqlUnreadable, read_select
+from noetl.language.dag.parse import problems_of
+from noetl.language.dag.sql import SqlUnreadable, read_select
 
 from .writing import codes, dag
 

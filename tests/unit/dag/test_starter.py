@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from noetl.dag.parse import parse
-from noetl.dag.starter import starter_files
+from noetl.language.dag.parse import parse
+from noetl.language.dag.starter import starter_files
 
 
 def test_the_starter_parses_without_a_warning() -> None:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from noetl.dag.model import Job
-from noetl.dag.parse import parse, problems_of
+from noetl.language.dag.model import Job
+from noetl.language.dag.parse import parse, problems_of
 
 UP = {"name": "up", "sql": "SELECT 1 AS id, 'x' AS day"}
 

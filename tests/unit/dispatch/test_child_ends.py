@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noetl.dispatch.child_ends import failure_of
+from noetl.engine.plan.execution_end import failure_of
 
 
 def test_of_many_children_below_each_other_the_first_and_the_last_are_named() -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from noetl.dispatch.grants import CommandGrant
-from noetl.dispatch.losses import MAX_ATTEMPTS
+from noetl.engine.dispatch.grants import CommandGrant
+from noetl.engine.dispatch.lost_attempts import MAX_ATTEMPTS
+from noetl.engine.plan.decide import COMMAND_LEASE_SECONDS
+from noetl.engine.plan.trigger import CommandEnded
 from noetl.errors import LeaseLost
-from noetl.plan.decide import COMMAND_LEASE_SECONDS
-from noetl.plan.trigger import CommandEnded
-from noetl.testing.memory_engine import MemoryPlaybooks, open_memory_playbooks
-from noetl.testing.playbook_runs import playbook
+from noetl.testing.engines.memory import MemoryPlaybooks, open_memory_playbooks
+from noetl.testing.engines.playbook_runs import playbook
 
 ONE = playbook("workflow: [{step: only, tool: {kind: python, code: 'result = 7'}}]")
 EACH = playbook("""

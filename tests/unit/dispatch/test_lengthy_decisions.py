@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from noetl.catalog.evaluating import Evaluating
-from noetl.dispatch.executions import DECISIONS_BEGUN_MAX
+from noetl.engine.catalog.evaluation import Evaluating
+from noetl.engine.dispatch.executions import DECISIONS_BEGUN_MAX
+from noetl.engine.plan.trigger import CommandEnded
 from noetl.errors import TemplateUnbounded, Unavailable
+from noetl.language.templates.bounds.meter import INLINE_STEPS, spend
+from noetl.language.templates.template import compile_value
 from noetl.model.stream import Scope
-from noetl.plan.trigger import CommandEnded
-from noetl.playbook.bounds.meter import INLINE_STEPS, spend
-from noetl.playbook.templates import compile_value
 from noetl.testing.attacks.documents import ENDLESS_TEMPLATES, LENGTHY_TEMPLATE, playbook_with
-from noetl.testing.memory_engine import MemoryPlaybooks, open_memory_playbooks
-from noetl.testing.playbook_runs import playbook
+from noetl.testing.engines.memory import MemoryPlaybooks, open_memory_playbooks
+from noetl.testing.engines.playbook_runs import playbook
 
 ENDLESS = ENDLESS_TEMPLATES["nested loops"]
 ONE, TWO = Scope("a", "one"), Scope("b", "two")

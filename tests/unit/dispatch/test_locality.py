@@ -10,23 +10,25 @@ from itertools import count
 
 import pytest
 
-from noetl.dispatch.locality import (
+from noetl.engine.plan.locality import (
     DISTANCES,
     NEVER,
     Claimant,
     Distance,
     Patience,
+    Place,
     Wish,
     claimant,
     closest,
     distance,
+    fullest,
     may_take,
     nearest,
     opening,
+    place_of,
 )
-from noetl.plan.places import Place, fullest, place_of
 from noetl.runtime.locality import patience_of, process_locator, remote_name, wish_of
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 
 ZONES, NODES_PER_ZONE, WORKERS_PER_NODE = ("a", "b", "c"), 25, 13
 """975 workers on 75 nodes, and 25 more that came later: a thousand."""

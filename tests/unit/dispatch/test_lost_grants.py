@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from noetl.dispatch.grants import FrameReport
+from noetl.engine.dispatch.grants import FrameReport
+from noetl.engine.plan.trigger import CommandEnded
 from noetl.errors import LeaseLost
-from noetl.plan.trigger import CommandEnded
-from noetl.testing.memory_engine import open_memory_playbooks
-from noetl.testing.playbook_runs import playbook
+from noetl.testing.engines.memory import open_memory_playbooks
+from noetl.testing.engines.playbook_runs import playbook
 
 EACH = playbook("""
 workload: {rows: [0, 1]}

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from noetl.credentials.redact import Redactor
-from noetl.dispatch.grants import CommandGrant
-from noetl.dispatch.losses import MAX_ATTEMPTS
+from noetl.engine.dispatch.grants import CommandGrant
+from noetl.engine.dispatch.lost_attempts import MAX_ATTEMPTS
+from noetl.engine.platform import waits
+from noetl.engine.tools.port import Credential
+from noetl.engine.worker import worker
 from noetl.errors import NotFound, OutsideUnavailable, Unavailable
-from noetl.execute import worker
-from noetl.execute.platform import waits
-from noetl.execute.tools.port import Credential
-from noetl.playbook.model import KeychainEntry, Playbook
-from noetl.testing import memory_engine
-from noetl.testing.memory_engine import MemoryPlaybooks, open_memory_playbooks
-from noetl.testing.playbook_runs import playbook
+from noetl.language.playbook.model import KeychainEntry, Playbook
+from noetl.services.credentials.redactor import Redactor
+from noetl.testing.engines import memory
+from noetl.testing.engines.memory import MemoryPlaybooks, open_memory_playbooks
+from noetl.testing.engines.playbook_runs import playbook
 
 WITH_TOKEN = playbook("""
 keychain: [{name: tok, kind: oauth2, scope: global, endpoint: "http://127.0.0.1:1/token"}]
@@ -70,7 +70,7 @@ async def ran(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secrets: AwaySecrets, text: str
 ) -> tuple[str, str, Counter[str]]:
     """Run a playbook on a worker with these secrets: how it ended, why, and its events counted."""
-    monkeypatch.setattr(memory_engine, "NoSecrets", lambda: secrets)
+    monkeypatch.setattr(memory, "NoSecrets", lambda: secrets)
     # Nobody waits for the next try, and what waits says so at once.
     monkeypatch.setattr(worker, "GIVE_BACK_SECONDS", 0.0)
     monkeypatch.setattr(waits, "TOLD_AFTER_SECONDS", 0.0)

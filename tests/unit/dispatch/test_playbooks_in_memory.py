@@ -19,7 +19,7 @@ from tests.acceptance.playbooks import test_tools as tools
 from tests.acceptance.playbooks import test_values as values
 from tests.acceptance.playbooks import test_workloads as workloads
 
-from noetl.testing.memory_engine import MemoryPlaybooks, open_memory_playbooks
+from noetl.testing.engines.memory import MemoryPlaybooks, open_memory_playbooks
 
 SHARED = (
     children.test_a_child_gives_its_result_or_that_of_the_step_asked_for,

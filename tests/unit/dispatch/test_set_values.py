@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import orjson
 
-from noetl.dispatch.set_values import INLINE_BYTES, kept_small, made_whole
+from noetl.engine.dispatch.large_values import INLINE_BYTES, kept_small, made_whole
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
 
 SCOPE = Scope("acme", "sales")
 

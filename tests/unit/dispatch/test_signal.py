@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from noetl.dispatch.signal import Signal
+from noetl.engine.dispatch.polling import Signal
 
 
 async def test_a_cancellation_is_not_lost_in_a_touch() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from noetl.dispatch.sources.signatures import SignatureStyle, Unsigned, signature_of, signed
+from noetl.pipelines.sources.signatures import SignatureStyle, Unsigned, signature_of, signed
 
 SECRET, OTHER = b"whsec-1", b"whsec-2"
 BODY = b'{"id": 1}'

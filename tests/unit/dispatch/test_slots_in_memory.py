@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from noetl.dispatch.grants import CommandGrant, FrameGrant, FrameReport
-from noetl.dispatch.local import LocalDispatch
-from noetl.dispatch.losses import MAX_ATTEMPTS
-from noetl.plan.trigger import CommandEnded
-from noetl.testing.memory_engine import MemoryPlaybooks, open_memory_playbooks
-from noetl.testing.playbook_runs import playbook
+from noetl.engine.dispatch.grants import CommandGrant, FrameGrant, FrameReport
+from noetl.engine.dispatch.local import LocalDispatch
+from noetl.engine.dispatch.lost_attempts import MAX_ATTEMPTS
+from noetl.engine.plan.trigger import CommandEnded
+from noetl.testing.engines.memory import MemoryPlaybooks, open_memory_playbooks
+from noetl.testing.engines.playbook_runs import playbook
 
 ROWS = 24
 

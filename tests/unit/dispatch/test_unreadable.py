@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from noetl.dispatch.local import LocalDispatch
-from noetl.dispatch.losses import MAX_ATTEMPTS
+from noetl.engine.dispatch.local import LocalDispatch
+from noetl.engine.dispatch.lost_attempts import MAX_ATTEMPTS
+from noetl.engine.plan.trigger import CommandEnded
 from noetl.errors import Corrupt, Erased, NoetlError, PayloadMissing, Unavailable
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.plan.trigger import CommandEnded
-from noetl.testing.memory_engine import MemoryPlaybooks, open_memory_playbooks
-from noetl.testing.playbook_runs import playbook
+from noetl.testing.engines.memory import MemoryPlaybooks, open_memory_playbooks
+from noetl.testing.engines.playbook_runs import playbook
 
 PLAIN = playbook("""
 workflow:

@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
-from noetl.catalog.playbooks import Entry
-from noetl.dispatch.engine import Engine
-from noetl.dispatch.grants import CommandGrant, StepContext
-from noetl.dispatch.stores import postgres_stores
-from noetl.dispatch.waiters import Waiters
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.engine.catalog.playbooks import Entry
+from noetl.engine.dispatch.assignment import Waiters
+from noetl.engine.dispatch.engine import Engine
+from noetl.engine.dispatch.grants import CommandGrant, StepContext
+from noetl.engine.dispatch.stores import postgres_stores
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope, execution_stream
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.testing.drafts import PRODUCER
+from noetl.testing.samples.drafts import PRODUCER
 
 SCOPE = Scope("acme", "ops")
 OTHER = Scope("acme", "lab")

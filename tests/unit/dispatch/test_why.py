@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from tests.unit.plan.playing import EXECUTION_ID, Play
 
-from noetl.cli.why import why as command
-from noetl.dispatch.drafts import Drafting, command_stream
-from noetl.dispatch.why import Explanation, why
+from noetl.cli.executions.why import why as command
+from noetl.engine.dispatch.drafts import Drafting, command_stream
+from noetl.engine.dispatch.why.explanation import Explanation, why
+from noetl.engine.plan.trigger import Cancelled, Tally
 from noetl.errors import InputError, NotFound
-from noetl.ledger.memory import MemoryLedger
-from noetl.ledger.port import Ledger
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.kernel.ledger.port import Ledger
 from noetl.model.event import Event
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope, frame_stream
-from noetl.plan.trigger import Cancelled, Tally
-from noetl.testing.drafts import PRODUCER, Drafts
-from noetl.testing.runs import framed_run
+from noetl.testing.samples.drafts import PRODUCER, Drafts
+from noetl.testing.samples.runs import framed_run
 
 SCOPE = Scope("default", "default")
 FRAME = 1_162_849_153_263_398_913

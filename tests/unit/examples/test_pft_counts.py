@@ -12,8 +12,8 @@ from examples.pft.make_variants import FRAME_COMMIT, ROW_COMMIT, frame_commit
 from examples.pft.mock_api import serve
 from ruamel.yaml import YAML
 
-from noetl.playbook.check import problems_of
-from noetl.playbook.parse import parse
+from noetl.language.playbook.checks.all_checks import problems_of
+from noetl.language.playbook.parse import parse
 
 FOLDER = ROW_COMMIT.parent
 PLAYBOOKS = ("pft_s3.yaml", "pft_s3_frame_commit.yaml", "pft_s1.yaml")

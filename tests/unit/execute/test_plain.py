@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.execute.plain import SAFE_INTEGER, plain
+from noetl.engine.tools.plain import SAFE_INTEGER, plain
 
 
 class Colour(enum.StrEnum):

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noetl.engine.tools.outcome import Outcome, failed
+from noetl.engine.worker.policy import DELAY_MAX, Verdict, backed_off, compile_policy, decide
 from noetl.errors import TemplateFailed
-from noetl.execute.outcome import Outcome, failed
-from noetl.execute.policy import DELAY_MAX, Verdict, backed_off, compile_policy, decide
-from noetl.playbook.model import Policy, Rule, Then
-from noetl.playbook.scopes import names_of
+from noetl.language.playbook.model import Policy, Rule, Then
+from noetl.language.templates.scopes import names_of
 
 OK = Outcome(data={"n": 1})
 BUSY = failed("rate_limit", "slow down", retryable=True, retry_after=7.0)

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from noetl.engine.tools.resources import WorkerResources
 from noetl.errors import Unavailable
-from noetl.execute.resources import WorkerResources
 
 
 class Closing:

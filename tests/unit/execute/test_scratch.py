@@ -8,15 +8,14 @@ import signal
 import sys
 from pathlib import Path
 
-from noetl.execute.resources import WorkerResources
-from noetl.execute.scratch import Scratch, keep_scratch, scratch_of
+from noetl.engine.tools.resources import Scratch, WorkerResources, keep_scratch, scratch_of
 from noetl.model.stream import Scope
 
 OWNER = Scope("acme", "sales")
 LENDING = """
 import asyncio, sys
 from pathlib import Path
-from noetl.execute.scratch import Scratch
+from noetl.engine.tools.resources import Scratch
 from noetl.model.stream import Scope
 async def lend():
     async with Scratch(Path(sys.argv[1])).lent(Scope("acme", "sales"), 1) as path:

@@ -5,16 +5,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from noetl.catalog.evaluating import Evaluating
+from noetl.engine.catalog.evaluation import Evaluating
+from noetl.engine.tools.outcome import Outcome, failed
+from noetl.engine.tools.port import Call, Credential, Resources
+from noetl.engine.worker.compiled_step import CompiledTask, compile_step
+from noetl.engine.worker.sequence import SequenceResult, Tried, run_sequence
 from noetl.errors import LeaseLost, NotFound, Unavailable
-from noetl.execute.compiled import CompiledTask, compile_step
-from noetl.execute.outcome import Outcome, failed
-from noetl.execute.sequence import SequenceResult, Tried, run_sequence
-from noetl.execute.tools.port import Call, Credential, Resources
+from noetl.language.playbook.model import Output, Playbook, Policy, Rule, Select, Step, Task, Then
+from noetl.language.templates.scopes import Names, names_of
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
-from noetl.playbook.model import Output, Playbook, Policy, Rule, Select, Step, Task, Then
-from noetl.playbook.scopes import Names, names_of
 
 Answer = Callable[[Call], Outcome | Awaitable[Outcome]]
 

@@ -1,8 +1,8 @@
 import pytest
 
+from noetl.engine.worker.compiled_step import CompiledSteps, compile_step
 from noetl.errors import NotFound, PlaybookInvalid, TemplateFailed
-from noetl.execute.compiled import CompiledSteps, compile_step
-from noetl.playbook.model import Playbook, Step, Task
+from noetl.language.playbook.model import Playbook, Step, Task
 
 
 def playbook(*tasks: Task, digest: str = "d", **workbook: Task) -> Playbook:

@@ -8,17 +8,17 @@ import msgspec
 import pytest
 from tests.unit.plan.playing import HEAD
 
-from noetl.dispatch.grants import CommandGrant, StepContext
-from noetl.execute.frame_rows import RowEnd
-from noetl.execute.gathered import table_of
-from noetl.execute.step_names import names_without_secrets
-from noetl.execute.tools.port import Held
+from noetl.engine.dispatch.grants import CommandGrant, StepContext
+from noetl.engine.plan.state import Result
+from noetl.engine.tools.port import Held
+from noetl.engine.worker.frame_rows import RowEnd
+from noetl.engine.worker.reports import table_of
+from noetl.engine.worker.step_names import names_without_secrets
+from noetl.kernel.payloads.codec import ARROW_STREAM, JSON, encode_json
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.language.playbook.parse import parse
 from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.codec import ARROW_STREAM, JSON, encode_json
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.plan.state import Result
-from noetl.playbook.parse import parse
 
 SCOPE = Scope("acme", "sales")
 COUNTS = {"total": 3, "completed": 2, "failed": 1, "frames": 2}

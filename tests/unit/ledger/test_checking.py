@@ -7,13 +7,13 @@ import logging
 import pytest
 
 from noetl.errors import EventInvalid
-from noetl.ledger.checking import STRICT, Checks
-from noetl.ledger.memory import MemoryLedger
+from noetl.kernel.ledger.claim_checks import STRICT, Checks
+from noetl.kernel.ledger.memory import MemoryLedger
 from noetl.model.event import Draft
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.runtime.telemetry import Metrics
-from noetl.testing.drafts import Drafts
+from noetl.runtime.metrics.process import Metrics
+from noetl.testing.samples.drafts import Drafts
 
 DRAFTS = Drafts(Scope("acme", "care"), SnowflakeGenerator(1, lambda: 1_790_000_000_000).mint)
 

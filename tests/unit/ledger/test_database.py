@@ -8,13 +8,13 @@ import time
 import pytest
 
 from noetl.errors import Unavailable
-from noetl.ledger import committer
-from noetl.ledger.database import Database, Role
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres import committer
+from noetl.kernel.ledger.postgres.database import Database, Role
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope, execution_stream
-from noetl.testing.drafts import Drafts
-from noetl.testing.engine import until
+from noetl.testing.engines.short_leases import until
+from noetl.testing.samples.drafts import Drafts
 
 ACME = Scope("acme", "care")
 CUT = """
@@ -118,7 +118,7 @@ async def test_a_pool_whose_opening_is_cancelled_leaves_no_connection(
         task.cancel()
 
     # It is cancelled while its first connection goes back to it.
-    monkeypatch.setattr("noetl.ledger.database._reset", cancelling)
+    monkeypatch.setattr("noetl.kernel.ledger.postgres.database._reset", cancelling)
     with pytest.raises(asyncio.CancelledError):
         await task
     await opening.close()

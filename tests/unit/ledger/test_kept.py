@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from noetl.ledger import kept as kept_module
-from noetl.ledger.database import Database
-from noetl.testing.engine import until
+from noetl.kernel.ledger.postgres import kept_connections as kept_module
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.testing.engines.short_leases import until
 
 PID = "SELECT pg_backend_pid()"
 

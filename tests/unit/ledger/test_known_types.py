@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
 
 pytestmark = pytest.mark.service
 

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from noetl.errors import EventInvalid
-from noetl.ledger.normalizer import content_digest, leaf_of, leaf_text, leaves, normalize
+from noetl.kernel.ledger.normalizer import content_digest, leaf_of, leaf_text, leaves, normalize
 from noetl.model.envelope.columns import ROW_NAMES
 from noetl.model.event import ID_FIELDS, INLINE_LIMIT, REFERENCE_FIELDS, Draft, Event
 from noetl.model.ids import snowflake_time
 from noetl.model.stream import Scope
-from noetl.testing.drafts import PRODUCER, Drafts
+from noetl.testing.samples.drafts import PRODUCER, Drafts
 
 DRAFTS = Drafts(Scope("acme", "care"), lambda: 348912345678901248)
 META, ITEM = ROW_NAMES.index("meta"), ROW_NAMES.index("current_item")

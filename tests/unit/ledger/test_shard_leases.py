@@ -14,12 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetl.errors import Unavailable
-from noetl.leases.shards import Neighbours, ShardLeases, fair_share, fenced, holders
-from noetl.ledger.database import Connection, Database, Role
-from noetl.model.shard import SHARD_COUNT
-from noetl.model.stream import Scope
-from noetl.runtime.hints import passing
-from noetl.stream.hints import Make, MemoryHints
+from noetl.kernel.leases.shards import Neighbours, ShardLeases, fair_share, fenced, holders
+from noetl.kernel.ledger.postgres.database import Connection, Database, Role
+from noetl.kernel.stream.hints import Make, MemoryHints
+from noetl.model.stream import SHARD_COUNT, Scope
+from noetl.runtime.streams.hints import passing
 
 ALL = frozenset(range(SHARD_COUNT))
 LEASE = 1.5

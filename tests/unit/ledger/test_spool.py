@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from noetl.ledger.archive.spool import Spools
+from noetl.kernel.ledger.archive.spool import Spools
 
 
 def test_old_spools_are_removed_and_fresh_ones_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.lineage.sql import query_lineage
+from noetl.language.columns.sql.lineage import query_lineage
 
 from .tpch_files import QUERIES, tables, truth
 

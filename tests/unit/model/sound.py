@@ -11,7 +11,7 @@ import msgspec
 from noetl.model.event import Draft
 from noetl.model.event_type import EventType
 from noetl.model.stream import Scope
-from noetl.testing.drafts import Drafts
+from noetl.testing.samples.drafts import Drafts
 
 SCOPE = Scope("acme", "care")
 _numbers = itertools.count(1 << 50)

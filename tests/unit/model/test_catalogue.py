@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from noetl.model.catalogue import BY_NAME, ENDING, EVENT_TYPES, event_type
-from noetl.model.envelope.schema import ENVELOPE_SCHEMA, MANDATORY
+from noetl.model.envelope.columns import ENVELOPE_SCHEMA, MANDATORY
 from noetl.model.event import Event, to_json
 from noetl.model.event_type import EventType
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from noetl.model.claims import claim_problems
 from noetl.model.event import Draft
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.payload_ref import payload_uri
 from noetl.model.stream import Scope
-from noetl.testing.drafts import PRODUCER, Drafts
+from noetl.model.validate import claim_problems
+from noetl.testing.samples.drafts import PRODUCER, Drafts
 
 DRAFTS = Drafts(Scope("acme", "care"), SnowflakeGenerator(1, lambda: 1_790_000_000_000).mint)
 WORKER = "noetl://tenant/acme/org/care/cluster/c/node/n1/process/7/worker/n1"

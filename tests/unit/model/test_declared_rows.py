@@ -7,7 +7,11 @@ from typing import get_args, get_type_hints
 import pytest
 
 from noetl.errors import Unsupported
-from noetl.ledger.transition import WORK_TYPES, Fence
+from noetl.kernel.ledger.transition import WORK_TYPES, Fence
+from noetl.kernel.projections.folds.fold import EVERY_TYPE
+from noetl.kernel.projections.folds.open_work import OpenWork
+from noetl.kernel.projections.folds.organization.tables import KEYS
+from noetl.kernel.projections.folds.registry import built_in_folds
 from noetl.model.catalogue import EVENT_TYPES, event_type
 from noetl.model.catalogue.dispatch import by_type, exactly
 from noetl.model.catalogue.rows import (
@@ -31,10 +35,6 @@ from noetl.model.catalogue.rows import (
     types_with_rows,
 )
 from noetl.model.event_type import EventType
-from noetl.project.folds.fold import EVERY_TYPE
-from noetl.project.folds.open_work import OpenWork
-from noetl.project.folds.pipelines.tables import KEYS
-from noetl.project.folds.registry import built_in_folds
 
 every_type = pytest.mark.parametrize("kind", EVENT_TYPES, ids=lambda kind: kind.name)
 

@@ -9,8 +9,9 @@ import msgspec
 import orjson
 import pytest
 
-from noetl.ledger.normalizer import normalize
-from noetl.ledger.rows import COLUMNS, JSON_PLACES, to_events
+from noetl.kernel.ledger.normalizer import normalize
+from noetl.kernel.ledger.rows import COLUMNS, JSON_PLACES, to_events
+from noetl.kernel.stream.encoding import row_body
 from noetl.model.envelope import sql
 from noetl.model.envelope.columns import DRAFT_COLUMNS, EVENT_COLUMNS, INLINE_FIELDS, ROW_NAMES
 from noetl.model.envelope.field import (
@@ -32,7 +33,6 @@ from noetl.model.event import ACCEPTED_FIELDS, FIELDS, FIXED_FIELDS, ID_FIELDS, 
 from noetl.model.payload_ref import PayloadRef, payload_uri
 from noetl.model.stream import Stream
 from noetl.spark.source.columns import POSTGRES_TYPES, SPARK_TYPES, selected
-from noetl.stream.row_body import row_body
 
 NAMES = [column.name for column in EVENT_COLUMNS]
 PYTHON_TYPES: list[tuple[Kind, Any]] = [

@@ -22,7 +22,7 @@ from noetl.model.event import (
 )
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope, Stream
-from noetl.testing.drafts import PRODUCER, Drafts
+from noetl.testing.samples.drafts import PRODUCER, Drafts
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from noetl.model.shard import SHARD_COUNT, shard_of
+from noetl.model.stream import SHARD_COUNT, shard_of
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.model.shard import shard_of
-from noetl.model.stream import Scope, Stream, execution_stream, frame_stream, loop_stream, stage_stream
+from noetl.model.stream import Scope, Stream, execution_stream, frame_stream, loop_stream, shard_of, stage_stream
 
 SCOPE = Scope("acme", "care-network")
 

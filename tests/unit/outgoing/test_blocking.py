@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 import pytest
 import requests
 
-from noetl.alerts.channels.mail import MailChannel
-from noetl.alerts.channels.port import Message, SendFailed
+from noetl.kernel.outgoing.blocking_sessions import guarded_session
+from noetl.kernel.outgoing.blocking_threads import TOGETHER, waited
+from noetl.kernel.outgoing.guard import Reach
 from noetl.model.stream import Scope
-from noetl.outgoing.blocking import guarded_session
-from noetl.outgoing.reach import Reach
-from noetl.outgoing.waiting import TOGETHER, waited
+from noetl.services.alerts.channels.mail import MailChannel
+from noetl.services.alerts.channels.port import Message, SendFailed
 
 HERE = Reach(private=True)
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -7,11 +7,11 @@ from ipaddress import ip_address
 
 import pytest
 
-from noetl.credentials.providers.aws import _HOSTS as AWS_HOSTS
-from noetl.credentials.providers.azure import vault_url
-from noetl.credentials.providers.gcp import _client
-from noetl.credentials.providers.port import FetchOptions
-from noetl.outgoing.reach import ANYWHERE, AddressRefused, HostNotFound, Reach
+from noetl.kernel.outgoing.guard import ANYWHERE, AddressRefused, HostNotFound, Reach
+from noetl.services.credentials.providers.aws import _HOSTS as AWS_HOSTS
+from noetl.services.credentials.providers.azure import vault_url
+from noetl.services.credentials.providers.gcp import _client
+from noetl.services.credentials.providers.port import FetchOptions
 
 SHUT, PRIVATELY = Reach(), Reach(private=True)
 PRIVATE = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from noetl.payloads.shm import memory_directory
+from noetl.kernel.payloads.shared_memory.shm import memory_directory
 
 
 @pytest.fixture

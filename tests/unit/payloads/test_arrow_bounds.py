@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from noetl.dispatch.results import Part, results_of, rows_of
+from noetl.engine.dispatch.loops.results import Part, results_of, rows_of
+from noetl.engine.worker.frame_rows import RowEnd
+from noetl.engine.worker.reports import ends_of, table_of
 from noetl.errors import Corrupt
-from noetl.execute.frame_rows import RowEnd
-from noetl.execute.gathered import ends_of, table_of
+from noetl.kernel.payloads.arrow_bounds import decode_bounded
+from noetl.kernel.payloads.codec import encode_table
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.payload_ref import PayloadRef
-from noetl.payloads.arrow_bounds import decode_bounded
-from noetl.payloads.codec import encode_table
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.testing.memory_engine import SCOPE
+from noetl.testing.engines.memory import SCOPE
 
 
 def stream(table: pa.Table, **options: Any) -> bytes:

@@ -18,17 +18,17 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from noetl.kernel.payloads.codec import decode_table
+from noetl.kernel.payloads.consumers import Origin
+from noetl.kernel.payloads.figures import Figures
+from noetl.kernel.payloads.shared_memory import broker as broker_module
+from noetl.kernel.payloads.shared_memory import memfd
+from noetl.kernel.payloads.shared_memory.broker import Answer, Broker, Request
+from noetl.kernel.payloads.shared_memory.memfd import BrokeredMemory
+from noetl.kernel.payloads.shared_memory.port import Filed
+from noetl.kernel.payloads.shared_memory.region import pack_header
 from noetl.model.payload_ref import IpcHint
-from noetl.payloads import broker as broker_module
-from noetl.payloads import memfd
-from noetl.payloads.broker import Answer, Broker, Request
-from noetl.payloads.codec import decode_table
-from noetl.payloads.figures import Figures
-from noetl.payloads.hints import Filed
-from noetl.payloads.memfd import BrokeredMemory
-from noetl.payloads.origin import Origin
-from noetl.payloads.region import pack_header
-from noetl.testing.tables import made_table
+from noetl.testing.samples.tables import made_table
 
 pytestmark = pytest.mark.skipif(not memfd.is_available(), reason="there is no anonymous memory to hand out")
 

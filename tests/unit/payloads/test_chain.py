@@ -16,22 +16,20 @@ import psutil
 import pytest
 
 from noetl.errors import Corrupt, Erased
+from noetl.kernel.payloads.codec import ARROW_STREAM, JSON, decode_table
+from noetl.kernel.payloads.consumers import for_consumer, producing
+from noetl.kernel.payloads.disk import DiskCache
+from noetl.kernel.payloads.figures import Figures
+from noetl.kernel.payloads.keys import MemoryTenantKeys
+from noetl.kernel.payloads.lru import ByteLru
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
+from noetl.kernel.payloads.port import PayloadStore, object_key
+from noetl.kernel.payloads.shared_memory.node import NodeDirectory
+from noetl.kernel.payloads.shared_memory.shm import SharedMemory
+from noetl.kernel.payloads.tiers import TieredPayloads, Tiers, durable_of
 from noetl.model.payload_ref import HintedRef, PayloadRef
-from noetl.payloads.chain import TieredPayloads, durable_of
-from noetl.payloads.codec import ARROW_STREAM, JSON, decode_table
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.payloads.consumers import for_consumer
-from noetl.payloads.disk import DiskCache
-from noetl.payloads.figures import Figures
-from noetl.payloads.keys import MemoryTenantKeys
-from noetl.payloads.lru import ByteLru
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.payloads.node import NodeDirectory
-from noetl.payloads.origin import producing
-from noetl.payloads.port import PayloadStore, object_key
-from noetl.payloads.shm import SharedMemory
-from noetl.payloads.tiers import Tiers
-from noetl.testing.tables import SCOPE, Made, made_table
+from noetl.testing.samples.tables import SCOPE, Made, made_table
 
 MIB = 1 << 20
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from noetl.errors import Corrupt
-from noetl.payloads.codec import decode_json, decode_table, encode_json, encode_table, schema_digest
+from noetl.kernel.payloads.codec import decode_json, decode_table, encode_json, encode_table, schema_digest
 
 
 def _table() -> pa.Table:
@@ -62,5 +62,5 @@ def test_a_number_means_the_same_after_a_round_trip(value: float) -> None:
 
 
 def test_the_codec_is_imported_without_arrow() -> None:
-    script = "import sys, noetl.payloads.codec; sys.exit('pyarrow' in sys.modules)"
+    script = "import sys, noetl.kernel.payloads.codec; sys.exit('pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0

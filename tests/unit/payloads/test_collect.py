@@ -9,11 +9,11 @@ import pytest
 
 from noetl import faults
 from noetl.errors import Conflict, PayloadCollected, PayloadMissing
+from noetl.kernel.payloads.garbage_collection import CollectReport, collect, explain, store_again
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.collect import CollectReport, collect, explain, store_again
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.testing.references import MemoryReferences
+from noetl.testing.samples.references import MemoryReferences
 
 SCOPE = Scope("acme", "care")
 MEDIA = "text/plain"

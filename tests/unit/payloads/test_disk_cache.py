@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from noetl.payloads.disk import DiskCache
-from noetl.payloads.figures import Figures
+from noetl.kernel.payloads.disk import DiskCache
+from noetl.kernel.payloads.figures import Figures
 
 KIB = 1 << 10
 
@@ -74,7 +74,7 @@ def test_processes_write_at_once_and_keep_the_bound(tmp_path: Path) -> None:
     """INV-109."""
     script = (
         "import sys, pathlib, hashlib\n"
-        "from noetl.payloads.disk import DiskCache\nfrom noetl.payloads.figures import Figures\n"
+        "from noetl.kernel.payloads.disk import DiskCache\nfrom noetl.kernel.payloads.figures import Figures\n"
         "disk = DiskCache(pathlib.Path(sys.argv[1]), 200_000, Figures())\n"
         "for n in range(150):\n"
         "    data = f'{n // 3}-{sys.argv[2] if n % 3 else 0}'.encode() * 1000\n"
@@ -123,8 +123,8 @@ def test_a_disk_that_takes_nothing_is_counted(tmp_path: Path) -> None:
 
 _LIMITED = """
 import errno, pathlib, resource, sys
-from noetl.payloads.disk import DiskCache
-from noetl.payloads.figures import Figures
+from noetl.kernel.payloads.disk import DiskCache
+from noetl.kernel.payloads.figures import Figures
 
 figures = Figures()
 disk = DiskCache(pathlib.Path(sys.argv[1]), 1 << 30, figures)

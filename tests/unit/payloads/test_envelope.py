@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetl.errors import EventInvalid
+from noetl.kernel.payloads.envelope import FIELDS, externalize, inline_size, resolve
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.canonical import canonical_json
 from noetl.model.event import Draft, Event
-from noetl.payloads.envelope import FIELDS, externalize, inline_size, resolve
-from noetl.payloads.memory import MemoryPayloadStore
 
 NOW = datetime(2026, 5, 16, 12, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from noetl.errors import Corrupt, Erased, InputError
-from noetl.payloads.keys import FileTenantKeys
+from noetl.kernel.payloads.keys import FileTenantKeys
 
 
 def test_a_key_is_made_once_and_survives_a_restart(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from noetl.errors import PayloadMissing, Unavailable
+from noetl.kernel.payloads.objects.local import LocalBucket
+from noetl.kernel.payloads.objects.store import ObjectPayloadStore
 from noetl.model.stream import Scope
-from noetl.payloads.local import LocalBucket
-from noetl.payloads.objects import ObjectPayloadStore
 from noetl.testing.attacks.outages import FullDisk, LostDirectory
 
 SCOPE = Scope("default", "default")

@@ -11,8 +11,8 @@ import pytest
 _SCRIPT = """
 import asyncio, pathlib, resource, sys
 from noetl.model.stream import Scope
-from noetl.payloads.connect import Connection, open_object_store
-from noetl.payloads.keys import MemoryTenantKeys
+from noetl.kernel.payloads.objects.connect import Connection, open_object_store
+from noetl.kernel.payloads.keys import MemoryTenantKeys
 
 SCOPE, MIB = Scope("acme", "care"), 1 << 20
 encoded = sys.argv[2] == "encoded"

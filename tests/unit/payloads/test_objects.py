@@ -13,15 +13,15 @@ import zstandard
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from noetl.engine.platform.waits import platform_problem
 from noetl.errors import ConfigError, Unavailable
-from noetl.execute.platform.waits import platform_problem
+from noetl.kernel.payloads.keys import MemoryTenantKeys
+from noetl.kernel.payloads.objects.bucket import Bucket
+from noetl.kernel.payloads.objects.connect import Backend, Connection, open_bucket, open_object_store
+from noetl.kernel.payloads.objects.local import LocalBucket
+from noetl.kernel.payloads.objects.store import ObjectPayloadStore
+from noetl.kernel.payloads.port import object_key
 from noetl.model.stream import Scope
-from noetl.payloads.bucket import Bucket
-from noetl.payloads.connect import Backend, Connection, open_bucket, open_object_store
-from noetl.payloads.keys import MemoryTenantKeys
-from noetl.payloads.local import LocalBucket
-from noetl.payloads.objects import ObjectPayloadStore
-from noetl.payloads.port import object_key
 
 SCOPE = Scope("acme", "care")
 MEDIA = "text/plain"

@@ -16,17 +16,17 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from noetl.kernel.payloads.codec import decode_table
+from noetl.kernel.payloads.consumers import Origin
+from noetl.kernel.payloads.figures import Figures
+from noetl.kernel.payloads.shared_memory import segments, shm
+from noetl.kernel.payloads.shared_memory.node import NodeDirectory
+from noetl.kernel.payloads.shared_memory.port import Filed
+from noetl.kernel.payloads.shared_memory.region import capacity_for, charge_for, pack_header, read_header
+from noetl.kernel.payloads.shared_memory.segments import Segments
+from noetl.kernel.payloads.shared_memory.shm import SharedMemory
 from noetl.model.payload_ref import HintedRef, IpcHint
-from noetl.payloads import segments, shm
-from noetl.payloads.codec import decode_table
-from noetl.payloads.figures import Figures
-from noetl.payloads.hints import Filed
-from noetl.payloads.node import NodeDirectory
-from noetl.payloads.origin import Origin
-from noetl.payloads.region import capacity_for, charge_for, pack_header, read_header
-from noetl.payloads.segments import Segments
-from noetl.payloads.shm import SharedMemory
-from noetl.testing.tables import Made, made_table
+from noetl.testing.samples.tables import Made, made_table
 
 MIB = 1 << 20
 KEY = "0" * 40

@@ -7,7 +7,7 @@ import pytest
 
 from noetl.errors import InputError
 from noetl.model.dataset import Field
-from noetl.pipelines.arrow_types import arrow_type, fields_of, schema_of, spark_type
+from noetl.pipelines.tables.column_types import arrow_type, fields_of, schema_of, spark_type
 
 BOTH_WAYS = [
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp",

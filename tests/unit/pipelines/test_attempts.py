@@ -14,19 +14,19 @@ import pytest
 from tests.unit.dispatch.tasks.ground import Ground
 from tests.unit.pipelines.works import lake_of
 
-from noetl.catalog.datasets import Datasets
-from noetl.dispatch.tasks.rows import TaskRow
 from noetl.errors import NotFound, Unavailable
-from noetl.leases.heartbeats import Heartbeats
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.leases.heartbeats import Heartbeats
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.task import TaskGrant, TaskLease
-from noetl.pipelines.arrow_types import schema_of
-from noetl.pipelines.attempts import Attempts
-from noetl.pipelines.in_process import InProcess, OperatorFailed, Produced
-from noetl.pipelines.manifests import Manifests
-from noetl.pipelines.tables import TableWriter
-from noetl.spark.protocol import Work
+from noetl.pipelines.catalog.datasets.reader import Datasets
+from noetl.pipelines.datasets.manifests import Manifests
+from noetl.pipelines.tables.column_types import schema_of
+from noetl.pipelines.tables.partitions import TableWriter
+from noetl.pipelines.tasks.rows import TaskRow
+from noetl.pipelines.worker.attempts import Attempts
+from noetl.pipelines.worker.in_process import InProcess, OperatorFailed, Produced
+from noetl.spark.drivers.protocol import Work
 
 pytestmark = pytest.mark.service
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from noetl.errors import Corrupt, InputError
-from noetl.pipelines.arrow_types import fields_of
-from noetl.pipelines.comparing import ColumnChange, Example, Side, compare
+from noetl.pipelines.datasets.comparison import ColumnChange, Example, Side, compare
+from noetl.pipelines.tables.column_types import fields_of
 
 
 def side(directory: Path, name: str, *tables: pa.Table) -> Side:

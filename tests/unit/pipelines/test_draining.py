@@ -13,13 +13,12 @@ from tests.unit.dispatch.tasks.ground import Ground
 from tests.unit.pipelines.works import lake_of
 
 from noetl.errors import NotFound
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.pipelines.in_process import InProcess, Produced
-from noetl.pipelines.stopping import stop_asked
-from noetl.pipelines.tables import TableWriter
-from noetl.pipelines.worker import TaskWorker
-from noetl.spark.protocol import Work
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.pipelines.tables.partitions import TableWriter
+from noetl.pipelines.worker.in_process import InProcess, Produced, stop_asked
+from noetl.pipelines.worker.worker import TaskWorker
+from noetl.spark.drivers.protocol import Work
 
 pytestmark = pytest.mark.service
 

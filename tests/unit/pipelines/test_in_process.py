@@ -11,9 +11,9 @@ import pytest
 from tests.unit.pipelines.works import lake_of, target, work
 
 from noetl.errors import Unavailable
-from noetl.pipelines.in_process import InProcess, OperatorFailed, Produced
-from noetl.pipelines.tables import TableWriter
-from noetl.spark.protocol import Work
+from noetl.pipelines.tables.partitions import TableWriter
+from noetl.pipelines.worker.in_process import InProcess, OperatorFailed, Produced
+from noetl.spark.drivers.protocol import Work
 
 
 class Telling:

@@ -11,9 +11,9 @@ import pytest
 
 from noetl.errors import InputError
 from noetl.model.dataset import Field
-from noetl.pipelines.arrow_types import arrow_type
-from noetl.pipelines.json_rows import json_rows, table_of, value_of
 from noetl.pipelines.operators.webhook import sent_table
+from noetl.pipelines.tables.column_types import arrow_type
+from noetl.pipelines.tables.json_rows import json_rows, table_of, value_of
 
 SENT: list[tuple[bytes, list[dict[str, Any]]]] = [
     (b'{"a": 1}', [{"a": 1}]),

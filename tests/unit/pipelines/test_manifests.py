@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 from tests.unit.pipelines.works import GENERATION
 
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.dataset import MANIFEST_TYPE, Manifest
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.pipelines.manifests import Manifests
+from noetl.pipelines.datasets.manifests import Manifests
 
 SCOPE = Scope("default", "default")
 

@@ -16,15 +16,15 @@ from obstore.exceptions import PermissionDeniedError
 from tests.unit.pipelines.works import landed, rows_of, target, work
 
 from noetl.errors import Damaged, Unavailable
-from noetl.pipelines.exporting import export, local_copies
-from noetl.pipelines.first_rows import first_rows, wanted_values
-from noetl.pipelines.lake_files import LakeFiles
-from noetl.pipelines.reading import PartitionFile
-from noetl.pipelines.tables import TableWriter
-from noetl.spark.integrity.checking import UNBOUNDED, Checks
-from noetl.spark.integrity.reading import reading
-from noetl.spark.lake import Lake
-from noetl.testing.s3 import running_s3
+from noetl.pipelines.datasets.dataset_reader import PartitionFile
+from noetl.pipelines.datasets.export import export, local_copies
+from noetl.pipelines.datasets.first_rows import first_rows, wanted_values
+from noetl.pipelines.tables.lake_files import LakeFiles
+from noetl.pipelines.tables.partitions import TableWriter
+from noetl.spark.lake.integrity.checks import UNBOUNDED, Checks
+from noetl.spark.lake.integrity.read_errors import reading
+from noetl.spark.lake.storage import Lake
+from noetl.testing.servers.s3 import running_s3
 
 pytestmark = pytest.mark.service
 

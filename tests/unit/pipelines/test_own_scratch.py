@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from noetl.pipelines.own_scratch import own_scratch
+from noetl.pipelines.datasets.scratch import own_scratch
 
 
 def test_what_was_left_goes_and_what_is_used_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from noetl.model.dataset import Field
-from noetl.pipelines.in_process import OperatorFailed
 from noetl.pipelines.operators.playbook import records, table_of
+from noetl.pipelines.worker.in_process import OperatorFailed
 
 
 def test_records_are_found_under_a_path_and_lists_give_one_each() -> None:

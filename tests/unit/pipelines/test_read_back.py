@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.execute.plain import plain
-from noetl.pipelines.arrow_types import arrow_type
-from noetl.pipelines.read_back import CannotReadError, carried_column, column_of
+from noetl.engine.tools.plain import plain
+from noetl.pipelines.tables.column_types import arrow_type
+from noetl.pipelines.tables.json_columns import CannotReadError, carried_column, column_of
 
 _ANY: dict[str, st.SearchStrategy[Any]] = {
     "decimal(12,2)": st.decimals(min_value=-(10**9), max_value=10**9, places=2),

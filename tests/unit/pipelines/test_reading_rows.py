@@ -12,11 +12,11 @@ import pytest
 from tests.unit.pipelines.works import lake_of, target, work
 
 from noetl.errors import Corrupt, Damaged, InputError
-from noetl.pipelines.exporting import TOLD, export, local_copies
-from noetl.pipelines.first_rows import first_rows, wanted_values
-from noetl.pipelines.lake_files import LakeFiles
-from noetl.pipelines.reading import PartitionFile
-from noetl.pipelines.tables import TableWriter
+from noetl.pipelines.datasets.dataset_reader import PartitionFile
+from noetl.pipelines.datasets.export import TOLD, export, local_copies
+from noetl.pipelines.datasets.first_rows import first_rows, wanted_values
+from noetl.pipelines.tables.lake_files import LakeFiles
+from noetl.pipelines.tables.partitions import TableWriter
 
 ROWS = pa.table({"day": ["1", "1", "2"], "id": [1, 2, 3]})
 SCHEMA = pa.schema([("day", pa.string()), ("id", pa.int64()), ("later", pa.string())])

@@ -6,7 +6,7 @@ import pytest
 
 from noetl.errors import InputError
 from noetl.model.dataset import Field, FileEntry
-from noetl.pipelines.row_conditions import Condition, may_hold, read_conditions
+from noetl.pipelines.explain.conditions import Condition, may_hold, read_conditions
 
 SCHEMA = (Field("id", "bigint"), Field("Region", "string"), Field("day", "date"), Field("amount", "decimal(10,2)"))
 

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from noetl.dag.model import Check
 from noetl.errors import InputError
-from noetl.pipelines.table_checks import checked
+from noetl.language.dag.model import Check
+from noetl.pipelines.tables.checks import checked
 
 NOW = datetime.now(UTC)
 ROWS = pa.table({"id": [1, 2, 2, None], "a": ["x", "y", None, "z"], "at": [NOW - timedelta(hours=1)] * 4})

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.pipelines.works import column, input_of, lake_of, landed, rows_of, standing, target, work
 
 from noetl.errors import InputError
-from noetl.pipelines.tables import TableReader, TableWriter
+from noetl.pipelines.tables.partitions import TableReader, TableWriter
 
 ORDERS = pa.table({"day": ["1", "2", "1"], "id": [1, 2, 3]})
 BY_DAY = {"partition_by": ("day",)}

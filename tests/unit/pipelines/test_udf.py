@@ -13,12 +13,11 @@ import pyarrow.feather as feather
 import pytest
 from tests.unit.pipelines.works import lake_of, target, work
 
-from noetl.pipelines.in_process import OperatorFailed, Produced
 from noetl.pipelines.operators import udf
 from noetl.pipelines.operators.left_files import make_mark, opened
 from noetl.pipelines.operators.udf import UdfOperator
-from noetl.pipelines.stopping import may_be_asked
-from noetl.pipelines.tables import TableReader
+from noetl.pipelines.tables.partitions import TableReader
+from noetl.pipelines.worker.in_process import OperatorFailed, Produced, may_be_asked
 
 COUNTING = """
 import pyarrow as pa

@@ -12,10 +12,10 @@ import pyarrow as pa
 from noetl.model.dataset import Field, Manifest
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.task import InputPart, PartitionWrite, TaskGrant, TaskInput, TaskLease, TaskTarget, merged
-from noetl.pipelines.lake_files import LakeFiles
-from noetl.pipelines.tables import TableWriter
-from noetl.spark.lake import Lake
-from noetl.spark.protocol import Work
+from noetl.pipelines.tables.lake_files import LakeFiles
+from noetl.pipelines.tables.partitions import TableWriter
+from noetl.spark.drivers.protocol import Work
+from noetl.spark.lake.storage import Lake
 
 GENERATION = "22222222-2222-5222-8222-222222222222"
 
@@ -95,7 +95,7 @@ def input_of(on: TaskTarget, **given: Any) -> TaskInput:
 
 async def rows_of(files: LakeFiles, write: PartitionWrite) -> list[dict[str, Any]]:
     """Return the rows that were written."""
-    from noetl.pipelines.arrow_types import schema_of
+    from noetl.pipelines.tables.column_types import schema_of
 
     rows: list[dict[str, Any]] = (await files.read(write.files, schema_of(write.schema))).to_pylist()
     return rows

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
+from noetl.engine.plan.decide import Decision, decide
+from noetl.engine.plan.fact import Fact
+from noetl.engine.plan.planned import Plan
+from noetl.engine.plan.state import State, evolve
+from noetl.engine.plan.trigger import CommandEnded, Doubt, Start, Tally, Trigger
+from noetl.language.playbook.parse import parse
 from noetl.model.canonical import exact_json
-from noetl.plan.decide import Decision, decide
-from noetl.plan.fact import Fact
-from noetl.plan.planned import Plan
-from noetl.plan.state import State, evolve
-from noetl.plan.trigger import CommandEnded, Doubt, Start, Tally, Trigger
-from noetl.playbook.parse import parse
 
 EXECUTION_ID = 604_876_797_720_658_689
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: demo, path: demo/it}\n"

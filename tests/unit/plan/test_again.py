@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from noetl.model.dataset import Field, FileEntry, Manifest
-from noetl.plan import identity
-from noetl.plan.row_ranges import row_range
-from noetl.plan.wanted import emitted_again, wanted
-from noetl.plan.wanted_values import InputOf, InputView, JobView, PartView
+from noetl.pipelines.plan import identity
+from noetl.pipelines.plan.file_statistics import row_range
+from noetl.pipelines.plan.wanted_tasks import emitted_again, wanted
+from noetl.pipelines.plan.wanted_values import InputOf, InputView, JobView, PartView
 
 GENERATION = "53cd2070-82f0-5f9f-8c9c-965bcf0d0418"
 JOB = JobView(

@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 from tests.unit.plan.playing import Play, plan_of
 
-from noetl.plan.graph import Graph
+from noetl.engine.plan.graph import Graph
 
 FORK = "{step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}}\n"
 

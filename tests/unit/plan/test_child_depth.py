@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.unit.plan.playing import EXECUTION_ID, Play, folded, minting, plan_of, start_of
 
+from noetl.engine.plan.decide import decide
+from noetl.engine.plan.limits import MAX_CHILD_DEPTH, depth_below
+from noetl.engine.plan.state import State
 from noetl.errors import ChildTooDeep
-from noetl.plan.decide import decide
-from noetl.plan.depth import MAX_CHILD_DEPTH, depth_below
-from noetl.plan.state import State
 
 CALL = "{step: a, tool: {kind: playbook, path: demo/child}"
 

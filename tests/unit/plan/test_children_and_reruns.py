@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from tests.unit.plan.playing import EXECUTION_ID, Play, plan_of, start_of
 
+from noetl.engine.plan.decide import needed
+from noetl.engine.plan.state import Result, State
+from noetl.engine.plan.trigger import CommandEnded, Tally
 from noetl.model.payload_ref import FRAMES, PayloadRef, payload_uri
-from noetl.plan.decide import needed
-from noetl.plan.state import Result, State
-from noetl.plan.trigger import CommandEnded, Tally
 
 DIGEST = "ab" * 32
 REF = PayloadRef(

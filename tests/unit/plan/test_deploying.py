@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from noetl.dag.model import Column, Dag, From, Input, Job, Schema
+from noetl.language.dag.model import Column, Dag, From, Input, Job, Schema
 from noetl.model.canonical import canonical_json, sha256_hex
 from noetl.model.stream import Scope
-from noetl.plan import identity
-from noetl.plan.deploying import deploy_plan, registrations, renamings
-from noetl.plan.deploying_problems import MAX_OUTPUTS
-from noetl.plan.deploying_reasons import SETTINGS
-from noetl.plan.deploying_values import (
+from noetl.pipelines.plan import identity
+from noetl.pipelines.plan.deploy.plan import deploy_plan, registrations, renamings
+from noetl.pipelines.plan.deploy.problems import MAX_OUTPUTS
+from noetl.pipelines.plan.deploy.reasons import SETTINGS
+from noetl.pipelines.plan.deploy.values import (
     BundleFacts,
     DagState,
     DeployPlan,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.plan.playing import EXECUTION_ID, Play, minting, plan_of
 
-from noetl.plan.decide import decide, undecidable
-from noetl.plan.state import Run, State, evolve
-from noetl.plan.trigger import Cancelled, CommandEnded, Doubt
+from noetl.engine.plan.decide import decide, undecidable
+from noetl.engine.plan.state import Run, State, evolve
+from noetl.engine.plan.trigger import Cancelled, CommandEnded, Doubt
 
 FORK = "{step: start, next: {spec: {mode: inclusive}, arcs: [{step: a}, {step: b}]}}\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import NAMESPACE_URL, uuid5
 
 from noetl.model.stream import Scope
-from noetl.plan import identity
+from noetl.pipelines.plan import identity
 
 SCOPE = Scope("acme", "sales")
 GOLDEN: dict[str, str] = {

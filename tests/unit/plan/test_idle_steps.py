@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.plan.playing import Play, plan_of
 
-from noetl.plan.decide import IDLE_STEPS
+from noetl.engine.plan.decide import IDLE_STEPS
 
 
 def _idle(step: str, after: str = "") -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from noetl.plan.life_cycles import Sight, reactive_state, source_state
+from noetl.pipelines.plan.life_cycles import Sight, reactive_state, source_state
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

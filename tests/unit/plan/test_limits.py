@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.plan.playing import Play, folded
 
-from noetl.plan.trigger import CommandEnded, OutOfTime
-from noetl.playbook.model import Limits
+from noetl.engine.plan.trigger import CommandEnded, OutOfTime
+from noetl.language.playbook.model import Limits
 
 RING = """
 {step: a, tool: {kind: noop}, next: {arcs: [{step: b}]}}

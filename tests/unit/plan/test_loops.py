@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.plan.playing import Play, plan_of
 
-from noetl.plan.planned import FrameDefaults, LoopDefaults, Plan
-from noetl.plan.trigger import CommandEnded, Tally
+from noetl.engine.plan.planned import FrameDefaults, LoopDefaults, Plan
+from noetl.engine.plan.trigger import CommandEnded, Tally
 
 LOOP_DONE = "next: {arcs: [{step: b, when: \"{{ event.name == 'loop.done' }}\"}]}"
 CURSOR = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.plan.names import view
-from noetl.plan.planned import reads_of
-from noetl.plan.state import Result
+from noetl.engine.plan.planned import reads_of
+from noetl.engine.plan.state import Result
+from noetl.engine.plan.template_names import view
 
 COUNTS = {"total": 4, "completed": 3, "failed": 1, "frames": 2}
 

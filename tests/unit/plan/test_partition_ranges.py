@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from noetl.errors import InputError
-from noetl.plan.partition_ranges import Selection, candidates, chosen, grid, keys_of
-from noetl.plan.wanted_values import InputOf, JobView
+from noetl.pipelines.plan.partition_ranges import Selection, candidates, chosen, grid, keys_of
+from noetl.pipelines.plan.wanted_values import InputOf, JobView
 
 
 def asked(start: str, end: str, step: str | None = None, **fixed: str) -> Selection:

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from noetl.plan.turns import AFTER, LONGEST_SECONDS, PREFIX, Begin, Resume, Turn, Wait, next_step, turn_key, turn_number
+from noetl.pipelines.plan.life_cycles import (
+    AFTER,
+    LONGEST_SECONDS,
+    PREFIX,
+    Begin,
+    Resume,
+    Turn,
+    Wait,
+    next_step,
+    turn_key,
+    turn_number,
+)
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import msgspec
 
 from noetl.model.dataset import ALL
-from noetl.plan import identity
-from noetl.plan.wanted import affected, emitted, wanted
-from noetl.plan.wanted_values import InputOf, InputView, JobView, PartView, WantedTask, consumed, given
+from noetl.pipelines.plan import identity
+from noetl.pipelines.plan.wanted_tasks import affected, emitted, wanted
+from noetl.pipelines.plan.wanted_values import InputOf, InputView, JobView, PartView, WantedTask, consumed, given
 
 DAY: tuple[str, ...] = ("day",)
 

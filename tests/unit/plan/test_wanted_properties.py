@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from noetl.model.dataset import ALL, partition_key, projected
-from noetl.plan.wanted import affected, wanted
-from noetl.plan.wanted_values import InputOf, InputView, JobView, PartView, WantedTask, consumed, given
+from noetl.pipelines.plan.wanted_tasks import affected, wanted
+from noetl.pipelines.plan.wanted_values import InputOf, InputView, JobView, PartView, WantedTask, consumed, given
 
 COLUMNS = st.sampled_from([(), ("day",), ("day", "region"), ("region",)])
 ALIASES = ("a", "b", "c")

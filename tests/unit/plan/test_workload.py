@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from noetl.engine.plan.workload import Workload
 from noetl.errors import TemplateFailed
+from noetl.language.playbook.parse import parse
 from noetl.model.ids import snowflake_time
-from noetl.plan.workload import Workload
-from noetl.playbook.parse import parse
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: demo, path: demo/it}\n"
 BODY = "workflow: [{step: a, tool: {kind: noop}}]\n"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from noetl.errors import TemplateFailed, TemplateUnbounded
-from noetl.playbook.bounds import meter
-from noetl.playbook.bounds.meter import METER, Lengthy, budget, open_budget, spend
-from noetl.playbook.templates import compile_value
+from noetl.language.templates.bounds import meter
+from noetl.language.templates.bounds.meter import METER, Lengthy, budget, open_budget, spend
+from noetl.language.templates.template import compile_value
 from noetl.testing.attacks.documents import ENDLESS_TEMPLATES, ENORMOUS_TEMPLATES
 
 WHERE = "step fetch, field when"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from noetl.playbook.check import check, problems_of
-from noetl.playbook.parse import parse
+from noetl.language.playbook.checks.all_checks import check, problems_of
+from noetl.language.playbook.parse import parse
 
 from .texts import HEAD
 

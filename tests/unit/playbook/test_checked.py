@@ -9,7 +9,7 @@ import pytest
 from tests.unit.playbook.texts import HEAD
 
 from noetl.errors import PlaybookInvalid
-from noetl.playbook.checked import CheckedPlaybook
+from noetl.language.playbook.checked_playbook import CheckedPlaybook
 
 GOOD = HEAD + "workflow: [{step: a, tool: {kind: noop}}]\n"
 OTHER = HEAD + "workload: {n: 1}\nworkflow: [{step: b, tool: {kind: noop}}]\n"

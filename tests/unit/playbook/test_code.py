@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.playbook.check import problems_of
+from noetl.language.playbook.checks.all_checks import problems_of
 
 from .texts import HEAD
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from noetl.playbook.check import problems_of
-from noetl.playbook.problems import Problem
-from noetl.playbook.tool_fields import KINDS, NOT_RUNNABLE
+from noetl.language.grammar.problems import Problem
+from noetl.language.playbook.checks.all_checks import problems_of
+from noetl.language.playbook.kinds.registry import KINDS, NOT_RUNNABLE
 
 CORPUS = Path(__file__).parents[2] / "playbooks"
 

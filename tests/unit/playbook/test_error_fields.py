@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from noetl.engine.tools.outcome import Outcome, Problem, failed
 from noetl.errors import TemplateFailed
-from noetl.execute.outcome import Outcome, Problem, failed
-from noetl.playbook.error_fields import ERROR_FIELDS
-from noetl.playbook.templates import compiled
-from noetl.playbook.views import output_view
+from noetl.language.templates.result_view import output_view
+from noetl.language.templates.template import compiled
+from noetl.language.templates.tree_rewrites import ERROR_FIELDS
 
 FINE = Outcome(data=1).as_output(attempt=1, duration_ms=1.0)
 LATE = failed("timeout", "late", retryable=True).as_output(attempt=1, duration_ms=1.0)

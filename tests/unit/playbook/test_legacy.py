@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from noetl.errors import PlaybookInvalid
-from noetl.playbook.model import Backoff, Playbook, Select, Then
-from noetl.playbook.parse import parse
+from noetl.language.playbook.model import Backoff, Playbook, Select, Then
+from noetl.language.playbook.parse import parse
 
 from .texts import HEAD, step, task
 

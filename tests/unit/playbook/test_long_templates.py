@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
-from noetl.catalog.evaluating import at_once
+from noetl.engine.catalog.evaluation import at_once
 from noetl.errors import PlaybookInvalid, TemplateFailed, TemplateUnbounded
-from noetl.playbook.bounds.keeping import KeptByLength
-from noetl.playbook.bounds.meter import BoundExceeded, Lengthy, budget
-from noetl.playbook.checked import CheckedPlaybook
-from noetl.playbook.problems import Problem
-from noetl.playbook.templates import _KEPT, CHARACTERS_MAX, Template, compile_value, compiled, names_in
+from noetl.language.grammar.problems import Problem
+from noetl.language.playbook.checked_playbook import CheckedPlaybook
+from noetl.language.templates.bounds.cache import KeptByLength
+from noetl.language.templates.bounds.meter import BoundExceeded, Lengthy, budget
+from noetl.language.templates.template import _KEPT, CHARACTERS_MAX, Template, compile_value, compiled, names_in
 from noetl.testing.attacks.documents import longest_templates
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: a, path: a/b}\nworkflow:\n"
@@ -130,7 +130,7 @@ def test_the_text_used_longest_ago_goes_first() -> None:
 
 def test_the_form_of_a_workload_is_made_within_a_budget() -> None:
     """INV-188: what says whether a default is a template pays as everything else does."""
-    from noetl.api.routes.catalog import _property
+    from noetl.api.routes.executions.catalog import _property
 
     with pytest.raises(Lengthy):
         at_once(_property, "wide", [0] * 50_000)

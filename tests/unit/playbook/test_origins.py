@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from noetl.credentials.keychain import rendered
+from noetl.engine.plan.planned import Plan
+from noetl.engine.worker.compiled_step import CompiledTask, compile_step
 from noetl.errors import TemplateFailed
-from noetl.execute.compiled import CompiledTask, compile_step
-from noetl.plan.planned import Plan
-from noetl.playbook.model import Playbook
-from noetl.playbook.parse import parse
-from noetl.playbook.templates import compile_value
+from noetl.language.playbook.model import Playbook
+from noetl.language.playbook.parse import parse
+from noetl.language.templates.template import compile_value
+from noetl.services.credentials.keychain.keychain import rendered
 
 TEXT = """\
 apiVersion: noetl.io/v2

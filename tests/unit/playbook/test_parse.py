@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from noetl.errors import PlaybookInvalid
-from noetl.playbook.model import Fanout, FramePolicy, Place, Playbook, Select
-from noetl.playbook.parse import parse
+from noetl.language.playbook.model import Fanout, FramePolicy, Place, Playbook, Select
+from noetl.language.playbook.parse import parse
 
 from .texts import HEAD, playbook, step, task
 

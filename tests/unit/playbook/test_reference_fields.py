@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from noetl.errors import TemplateFailed
+from noetl.language.templates.template import compiled
 from noetl.model.payload_ref import payload_uri
-from noetl.playbook.templates import compiled
 
 DIGEST = "ab" * 32
 REF = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.playbook.check import problems_of
-from noetl.playbook.kinds_of_data import DATA_KINDS
-from noetl.playbook.result_shapes import NATS_RESULTS, RESULTS
+from noetl.language.playbook.checks.all_checks import problems_of
+from noetl.language.playbook.checks.result_shapes import NATS_RESULTS, RESULTS
+from noetl.language.playbook.kinds.data import DATA_KINDS
 
 from .texts import HEAD
 

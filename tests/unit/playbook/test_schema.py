@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from noetl.playbook.parse import parse
-from noetl.playbook.problems import Problems
-from noetl.playbook.schema import playbook_schema
-from noetl.playbook.source import read
-from noetl.playbook.tool_fields import KINDS
+from noetl.language.grammar.problems import Problems
+from noetl.language.grammar.yaml_reader import read
+from noetl.language.playbook.kinds.registry import KINDS
+from noetl.language.playbook.parse import parse
+from noetl.language.playbook.schema import playbook_schema
 
 CORPUS = Path(__file__).parents[2] / "playbooks"
 STRUCTURAL = frozenset(

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from noetl.errors import PlaybookInvalid, TemplateFailed
-from noetl.playbook.scopes import Names, apply_set, compile_set, names_of
-from noetl.playbook.templates import compiled
+from noetl.language.templates.scopes import Names, apply_set, compile_set, names_of
+from noetl.language.templates.template import compiled
 
 
 def names(**values: Any) -> Names:

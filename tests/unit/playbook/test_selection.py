@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetl.errors import TemplateFailed
-from noetl.playbook.model import Accumulate, Select
-from noetl.playbook.selection import accumulate, at_path, select
+from noetl.language.playbook.model import Accumulate, Select
+from noetl.language.playbook.selection import accumulate, at_path, select
 
 DATA = {"a": {"b": [{"c": 1}, {"c": None}], "x.y": 2, "1": "one"}, "list": [[1, 2], [3]]}
 

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from noetl.errors import PlaybookInvalid
-from noetl.playbook.parse import parse
-from noetl.playbook.problems import Problems
-from noetl.playbook.source import MAX_CHARACTERS, MAX_DEPTH, read
+from noetl.language.grammar.problems import Problems
+from noetl.language.grammar.yaml_reader import MAX_CHARACTERS, MAX_DEPTH, read
+from noetl.language.playbook.parse import parse
 
 from .texts import HEAD
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from jinja2 import nodes
 
 from noetl.errors import TemplateFailed, Unavailable
-from noetl.playbook import expressions
-from noetl.playbook.bounds.weights import OUTPUT_MAX
-from noetl.playbook.sandbox import SANDBOX
-from noetl.playbook.scopes import Names
-from noetl.playbook.templates import compile_value, compiled, holds, is_template, names_in
-from noetl.playbook.views import View
+from noetl.language.templates import expressions
+from noetl.language.templates.bounds.weights import OUTPUT_MAX
+from noetl.language.templates.result_view import View
+from noetl.language.templates.sandbox import SANDBOX
+from noetl.language.templates.scopes import Names
+from noetl.language.templates.template import compile_value, compiled, holds, is_template, names_in
 
 NAMES: dict[str, Any] = {
     "iter": {"page": 3, "job": {"id": 7, "url": "/x"}, "_index": 0, "more": True},

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from noetl.engine.plan.planned import reads_of
+from noetl.engine.plan.state import Result
+from noetl.engine.plan.template_names import view
+from noetl.engine.tools.outcome import Outcome, failed
 from noetl.errors import TemplateFailed
-from noetl.execute.outcome import Outcome, failed
-from noetl.plan.names import view
-from noetl.plan.planned import reads_of
-from noetl.plan.state import Result
-from noetl.playbook.scopes import Names, apply_set, names_of
-from noetl.playbook.templates import compile_value, compiled, holds
+from noetl.language.templates.scopes import Names, apply_set, names_of
+from noetl.language.templates.template import compile_value, compiled, holds
 
 ROWS = {"status": "ok", "rows": [{"id": 4}], "row_count": 1, "columns": ["id"], "statement_count": 2}
 EARLIER = {"status": "ok", "rows": [], "row_count": 3, "columns": []}

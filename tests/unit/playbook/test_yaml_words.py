@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.playbook.problems import Problem, Problems
-from noetl.playbook.source import read
+from noetl.language.grammar.problems import Problem, Problems
+from noetl.language.grammar.yaml_reader import read
 
 
 def refused(text: str) -> list[Problem]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from noetl.playbook.model import Playbook, Step, Task
-from noetl.playbook.parse import parse
+from noetl.language.playbook.model import Playbook, Step, Task
+from noetl.language.playbook.parse import parse
 
 HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: demo, path: demo/it}\n"
 

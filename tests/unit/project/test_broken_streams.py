@@ -9,35 +9,34 @@ from typing import Any
 import pytest
 
 from noetl.errors import NoetlError, Unavailable
-from noetl.ledger.memory import MemoryLedger
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.kernel.payloads import fields
+from noetl.kernel.payloads.envelope import externalize
+from noetl.kernel.payloads.fields import FieldsReader
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.payloads.port import referred_key
+from noetl.kernel.projections import stream_repair
+from noetl.kernel.projections.folds.business_object import business_object
+from noetl.kernel.projections.folds.fold import Fold, Row
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.folds.state import FoldState
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.rebuild import rebuild
+from noetl.kernel.projections.stores.memory import MemoryProjectionStore
+from noetl.kernel.projections.stream_events import StreamEvents
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.kernel.replay.replay import Replay
+from noetl.kernel.replay.report import VerifyReport
+from noetl.kernel.replay.verify import Verifier
+from noetl.kernel.stream.encoding import message_of
+from noetl.kernel.stream.memory import MemoryStream
 from noetl.model.broken_stream import BrokenStream
 from noetl.model.event import Draft, Event
 from noetl.model.payload_ref import PayloadRef
-from noetl.model.shard import SHARD_COUNT
-from noetl.model.stream import Scope
-from noetl.payloads import fields
-from noetl.payloads.envelope import externalize
-from noetl.payloads.fields import FieldsReader
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.payloads.port import referred_key
-from noetl.project import mending
-from noetl.project.folds.business_object import business_object
-from noetl.project.folds.fold import Fold, Row
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.folds.state import FoldState
-from noetl.project.from_stream import StreamEvents
-from noetl.project.memory import MemoryProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.rebuild import rebuild
-from noetl.project.upcast import Upcasters
-from noetl.replay.replay import Replay
-from noetl.replay.report import VerifyReport
-from noetl.replay.verify import Verifier
-from noetl.stream.encoding import message_of
-from noetl.stream.memory import MemoryStream
-from noetl.testing.drafts import Drafts
-from noetl.testing.frozen import FrozenLedger
-from noetl.testing.projecting import HOME, IDS, NEIGHBOUR, stored_rows
+from noetl.model.stream import SHARD_COUNT, Scope
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.frozen_ledger import FrozenLedger
+from noetl.testing.samples.projected_ledger import HOME, IDS, NEIGHBOUR, stored_rows
 
 POSTED = "business.invoice.posted"
 
@@ -285,7 +284,7 @@ async def test_a_stream_goes_on_by_itself_once_its_fields_are_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """INV-154."""
-    monkeypatch.setattr(mending, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(stream_repair, "FIRST_PAUSE", 0.01)
     world.store = store = Telling()
     bring_back = world.lose(HOME, await world.post(HOME, "i1", 20_000))
     batches = asyncio.Queue[int]()

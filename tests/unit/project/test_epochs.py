@@ -10,18 +10,18 @@ import orjson
 import pytest
 
 from noetl.faults import FaultInjected, arm
-from noetl.ledger.database import Connection, Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Connection, Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.projections.epochs import TELLING, Epochs
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.postgres.store import PostgresProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.event import Draft, Event
-from noetl.project.epochs import TELLING, Epochs
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.postgres import PostgresProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
-from noetl.runtime.checkpoints import tell_epochs
 from noetl.runtime.config import load_settings
+from noetl.runtime.projections.checkpoints import tell_epochs
 from noetl.runtime.wiring import open_runtime
-from noetl.testing.projecting import HOME, a_run, record
+from noetl.testing.samples.projected_ledger import HOME, a_run, record
 
 pytestmark = pytest.mark.service
 

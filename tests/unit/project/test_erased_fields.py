@@ -7,24 +7,23 @@ from typing import Any
 import pytest
 
 from noetl.errors import Erased
-from noetl.ledger.memory import MemoryLedger
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.kernel.payloads.envelope import externalize
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.projections.folds.business_object import ERASED, business_object
+from noetl.kernel.projections.folds.fold import Fold, Row
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.memory import MemoryProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.kernel.replay.report import VerifyReport
+from noetl.kernel.replay.verify import Verifier
 from noetl.model.event import Event
 from noetl.model.payload_ref import PayloadRef
-from noetl.model.shard import SHARD_COUNT
-from noetl.model.stream import Scope
-from noetl.payloads.envelope import externalize
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.project.folds.business_object import ERASED, business_object
-from noetl.project.folds.fold import Fold, Row
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.memory import MemoryProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
-from noetl.replay.report import VerifyReport
-from noetl.replay.verify import Verifier
-from noetl.testing.drafts import Drafts
-from noetl.testing.frozen import FrozenLedger
-from noetl.testing.projecting import HOME, IDS
+from noetl.model.stream import SHARD_COUNT, Scope
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.frozen_ledger import FrozenLedger
+from noetl.testing.samples.projected_ledger import HOME, IDS
 
 POSTED = "business.invoice.posted"
 

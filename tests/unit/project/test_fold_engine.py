@@ -11,13 +11,13 @@ from blake3 import blake3
 from tests.properties.histories import FIRST_ID, Chronicle, changed
 
 from noetl.errors import Unsupported
+from noetl.kernel.projections.folds.checksum import Tally, canonical_row, row_checksum
+from noetl.kernel.projections.folds.fold import FoldedRow, Row, RowKey
+from noetl.kernel.projections.folds.registry import built_in_folds
+from noetl.kernel.projections.folds.state import FoldState
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.canonical import canonical_json
 from noetl.model.event import Event
-from noetl.project.folds.checksum import Tally, canonical_row, row_checksum
-from noetl.project.folds.fold import FoldedRow, Row, RowKey
-from noetl.project.folds.registry import built_in_folds
-from noetl.project.folds.state import FoldState
-from noetl.project.upcast import Upcasters
 
 GOLDEN = {
     "execution": "63a348e50d8c65b07f4b34d56236faa48fe4ff1aef7110a0cc6fd67a4fae2282",

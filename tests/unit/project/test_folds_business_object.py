@@ -9,12 +9,12 @@ import pytest
 from tests.properties.histories import HOME, INVOICE_POSTED, NEIGHBOUR, Chronicle
 
 from noetl.errors import FoldFailed, InputError
+from noetl.kernel.projections.folds.business_object import business_object
+from noetl.kernel.projections.folds.fold import Fold, Row, parsed_row
+from noetl.kernel.projections.folds.registry import FoldRegistry, built_in_folds
+from noetl.kernel.projections.folds.state import FoldState
 from noetl.model.canonical import canonical_json
 from noetl.model.event import Event
-from noetl.project.folds.business_object import business_object
-from noetl.project.folds.fold import Fold, Row, parsed_row
-from noetl.project.folds.registry import FoldRegistry, built_in_folds
-from noetl.project.folds.state import FoldState
 
 
 @business_object("invoice", events=[INVOICE_POSTED], ended=lambda row: row["total"] >= 100)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.properties.histories import FIRST_ID, NOTE_ADDED, Chronicle, payload
 
-from noetl.project.folds.execution import EXECUTION
-from noetl.project.folds.fold import Row
-from noetl.project.folds.state import FoldState
+from noetl.kernel.projections.folds.execution import EXECUTION
+from noetl.kernel.projections.folds.fold import Row
+from noetl.kernel.projections.folds.state import FoldState
 
 
 @pytest.fixture

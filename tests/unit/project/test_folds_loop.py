@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.properties.histories import FIRST_ID, Chronicle
 
-from noetl.project.folds.fold import Fold, Row
-from noetl.project.folds.loop import FANOUT, LOOP
-from noetl.project.folds.state import FoldState
+from noetl.kernel.projections.folds.fold import Fold, Row
+from noetl.kernel.projections.folds.loop import FANOUT, LOOP
+from noetl.kernel.projections.folds.state import FoldState
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.properties.histories import FIRST_ID, Chronicle, payload
 
+from noetl.kernel.projections.folds.fold import Fold, Row
+from noetl.kernel.projections.folds.frame import FRAME
+from noetl.kernel.projections.folds.stage import STAGE
+from noetl.kernel.projections.folds.state import FoldState
 from noetl.model.event import Event
-from noetl.project.folds.fold import Fold, Row
-from noetl.project.folds.frame import FRAME
-from noetl.project.folds.stage import STAGE
-from noetl.project.folds.state import FoldState
 
 
 @pytest.fixture

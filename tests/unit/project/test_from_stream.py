@@ -10,17 +10,17 @@ import msgspec
 import pytest
 
 from noetl.errors import HistoryNotKept
-from noetl.ledger.memory import MemoryLedger
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.kernel.projections.folds.registry import FoldRegistry, built_in_folds
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.memory import MemoryProjectionStore
+from noetl.kernel.projections.stream_events import StreamEvents
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.kernel.stream.encoding import message_of
+from noetl.kernel.stream.memory import MemoryStream
 from noetl.model.event import Event
 from noetl.model.mark import Mark
-from noetl.project.folds.registry import FoldRegistry, built_in_folds
-from noetl.project.from_stream import StreamEvents
-from noetl.project.memory import MemoryProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
-from noetl.stream.encoding import message_of
-from noetl.stream.memory import MemoryStream
-from noetl.testing.projecting import HOME, a_run, pure_rows, record, stored_rows
+from noetl.testing.samples.projected_ledger import HOME, a_run, pure_rows, record, stored_rows
 
 
 class FarSide:

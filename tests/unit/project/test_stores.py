@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from noetl.errors import ConfigError
-from noetl.project.folds.business_object import business_object
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.stores import by_store
+from noetl.kernel.projections.folds.business_object import business_object
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.stores.by_type import by_store
 
 
 def folds() -> FoldRegistry:

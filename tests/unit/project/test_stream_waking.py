@@ -10,15 +10,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from noetl.errors import Unavailable
-from noetl.ledger.memory import MemoryLedger
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.kernel.projections.wakeups import StreamListener, StreamWaking, durable_of, far_durables_of
+from noetl.kernel.stream.encoding import message_of
+from noetl.kernel.stream.memory import MemoryStream
+from noetl.kernel.stream.port import EventStream, StreamState
+from noetl.kernel.stream.subjects import checked_durable
 from noetl.model.mark import Mark
-from noetl.model.shard import SHARD_COUNT
-from noetl.project.streamed import StreamListener, StreamWaking, durable_of, far_durables_of
-from noetl.stream.encoding import message_of
-from noetl.stream.memory import MemoryStream
-from noetl.stream.port import EventStream, StreamState
-from noetl.stream.subjects import checked_durable
-from noetl.testing.projecting import HOME, a_run, record
+from noetl.model.stream import SHARD_COUNT
+from noetl.testing.samples.projected_ledger import HOME, a_run, record
 
 
 class Quiet:

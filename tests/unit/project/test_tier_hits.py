@@ -6,20 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from noetl.ledger.memory import MemoryLedger
-from noetl.payloads.chain import TieredPayloads
-from noetl.payloads.disk import DiskCache
-from noetl.payloads.envelope import externalize
-from noetl.payloads.figures import Figures
-from noetl.payloads.lru import ByteLru
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.payloads.tiers import Tiers
-from noetl.project.folds.registry import FoldRegistry
-from noetl.project.memory import MemoryProjectionStore
-from noetl.project.projector import Projector
-from noetl.project.upcast import Upcasters
-from noetl.testing.drafts import Drafts
-from noetl.testing.projecting import HOME, IDS
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.kernel.payloads.disk import DiskCache
+from noetl.kernel.payloads.envelope import externalize
+from noetl.kernel.payloads.figures import Figures
+from noetl.kernel.payloads.lru import ByteLru
+from noetl.kernel.payloads.memory import MemoryPayloadStore
+from noetl.kernel.payloads.tiers import TieredPayloads, Tiers
+from noetl.kernel.projections.folds.registry import FoldRegistry
+from noetl.kernel.projections.projector import Projector
+from noetl.kernel.projections.stores.memory import MemoryProjectionStore
+from noetl.kernel.projections.upcast import Upcasters
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.projected_ledger import HOME, IDS
 
 NEAR = ("memory", "ipc", "disk")
 

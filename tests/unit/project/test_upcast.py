@@ -8,8 +8,8 @@ import pytest
 from tests.properties.histories import NOTE_ADDED, Chronicle, changed
 
 from noetl.errors import InputError, Unsupported
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.event import Event
-from noetl.project.upcast import Upcasters
 
 NOTE = "acme.note"
 

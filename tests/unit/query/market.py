@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from noetl.model.dataset import Field, FileEntry
-from noetl.pipelines.arrow_types import fields_of
+from noetl.pipelines.tables.column_types import fields_of
 
 FIRST = date(1993, 1, 1)
 SHIP_MODES = ("MAIL", "SHIP", "AIR", "RAIL")

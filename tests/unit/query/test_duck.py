@@ -17,14 +17,14 @@ import pytest
 
 from noetl.errors import NoetlError
 from noetl.model.dataset import Field
-from noetl.query.duck import Duck
-from noetl.query.duck_instance import confine, spare
-from noetl.query.duck_proof import NotProven, prove
-from noetl.query.duck_protocol import Relation
-from noetl.query.gate import read
-from noetl.query.options import DuckOptions
-from noetl.query.refused import AnswerTooLarge, QueryFailed, QueryRefused, QueryTimedOut
-from noetl.spark.lake import Lake
+from noetl.services.query.duck.instance import confine, spare
+from noetl.services.query.duck.pool import Duck
+from noetl.services.query.duck.proof import NotProven, prove
+from noetl.services.query.duck.protocol import Relation
+from noetl.services.query.errors import AnswerTooLarge, QueryFailed, QueryRefused, QueryTimedOut
+from noetl.services.query.gate.gate import read
+from noetl.services.query.options import DuckOptions
+from noetl.spark.lake.storage import Lake
 
 from .corpus import blocks
 from .market import in_lake
@@ -312,7 +312,7 @@ async def test_ordinary_analytics_run(tmp_path: Path) -> None:
 
 
 def test_a_lake_is_only_read(lake: Path) -> None:
-    from noetl.query.lake_dataset import lake_dataset
+    from noetl.services.query.duck.instance import lake_dataset
 
     dataset = lake_dataset(Lake(str(lake)), ["own.parquet"], pa.schema([("a", pa.int64())]))
     assert dataset.to_table().to_pylist() == [{"a": 1}, {"a": 2}, {"a": 3}]

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from noetl.query import functions
-from noetl.query.gate import LONGEST, EngineName, read
-from noetl.query.refused import QueryRefused
-from noetl.query.relations import folded
+from noetl.services.query.errors import QueryRefused
+from noetl.services.query.gate import functions
+from noetl.services.query.gate.gate import LONGEST, EngineName, read
+from noetl.services.query.gate.relations import folded
 
 from .corpus import Asked, blocks
 from .market import market

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from noetl.model.dataset import Field
-from noetl.query.duck import Duck
-from noetl.query.duck_protocol import Relation
-from noetl.query.options import DuckOptions
-from noetl.query.refused import QueryRefused
-from noetl.spark.lake import Lake
-from noetl.testing.s3 import running_s3
+from noetl.services.query.duck.pool import Duck
+from noetl.services.query.duck.protocol import Relation
+from noetl.services.query.errors import QueryRefused
+from noetl.services.query.options import DuckOptions
+from noetl.spark.lake.storage import Lake
+from noetl.testing.servers.s3 import running_s3
 
 pytestmark = pytest.mark.service
 

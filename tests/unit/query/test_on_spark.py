@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from noetl.model.stream import Scope
-from noetl.query.gate import read
-from noetl.query.on_spark import OnSpark
-from noetl.query.refused import QueryFailed, QueryTimedOut
-from noetl.spark.protocol import Relation
-from noetl.testing.spark import SharedDrivers
+from noetl.services.query.errors import QueryFailed, QueryTimedOut
+from noetl.services.query.gate.gate import read
+from noetl.services.query.on_spark import OnSpark
+from noetl.spark.drivers.protocol import Relation
+from noetl.testing.servers.spark import SharedDrivers
 
 from .corpus import blocks
 from .market import in_lake

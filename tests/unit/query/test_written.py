@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from noetl.query.written import as_arrow, as_csv, as_rows
+from noetl.services.query.answer_formats import as_arrow, as_csv, as_rows
 
 TABLE = pa.table(
     [

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from noetl.errors import InputError
 from noetl.model.stream import Scope
-from noetl.retention.lake_prefix import LakeFile, LakePrefixes
-from noetl.retention.leftovers import CLOCKS_APART, leftovers
-from noetl.spark.lake import Lake
+from noetl.services.retention.lake_prefix import LakeFile, LakePrefixes
+from noetl.services.retention.summary import CLOCKS_APART, leftovers
+from noetl.spark.lake.storage import Lake
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.retention.facts import Facts, Generation, Held, Version
-from noetl.retention.planning import GenerationFate, planned
-from noetl.retention.policy import Policy
+from noetl.services.retention.decisions import GenerationFate, planned
+from noetl.services.retention.facts import Facts, Generation, Held, Version
+from noetl.services.retention.policy import Policy
 
 DAY = timedelta(days=1)
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from noetl.errors import InputError
-from noetl.retention.policy import NAMES, Policy, changed, effective
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
+from noetl.services.retention.policy import NAMES, Policy, changed, effective
 
 
 def test_the_settings_have_a_default_for_all_that_has_no_place_of_its_own() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from noetl.runtime.role_metrics import all_role_series
-from noetl.runtime.telemetry import Metrics
+from noetl.runtime.metrics.process import Metrics
+from noetl.runtime.metrics.roles import all_role_series
 
 DIRECTORY = Path(__file__).parents[3] / "deploy" / "prometheus"
 FILES = sorted(DIRECTORY.glob("*.rules.yaml"))

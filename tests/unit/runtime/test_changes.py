@@ -8,10 +8,10 @@ import pytest
 from tests.acceptance.pipelines.shop import order, shop, total
 
 from noetl.model.stream import Scope
-from noetl.runtime.changes import ReconcileJob, changes_of, open_backfills
-from noetl.schedule.handlers import SlotRun
-from noetl.testing.engine import until
-from noetl.testing.pipelines import Row, TestedPipelines
+from noetl.runtime.assembly.changes import ReconcileJob, changes_of, open_backfills
+from noetl.services.schedule.handlers.port import SlotRun
+from noetl.testing.engines.pipelines import Row, TestedPipelines
+from noetl.testing.engines.short_leases import until
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(240)]
 

@@ -8,7 +8,7 @@ import pytest
 
 from noetl.errors import ConfigError
 from noetl.runtime.config import Problem, load_settings
-from noetl.runtime.setting_types import SecretUrl
+from noetl.runtime.settings.types import SecretUrl
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 
 from noetl.runtime.config.reference import render, text
 from noetl.runtime.config.schema import leaves, variable
-from noetl.runtime.setting_types import SecretText
+from noetl.runtime.settings.types import SecretText
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from noetl.errors import ConfigError
 from noetl.runtime.config import Problem, load, load_settings
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 
 
 @pytest.fixture(autouse=True)

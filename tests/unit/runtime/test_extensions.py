@@ -12,7 +12,7 @@ from noetl.errors import ConfigError, InputError
 from noetl.runtime.extensions import load_folds, load_upcasters
 
 MODULE = """
-from noetl.project.folds.business_object import business_object
+from noetl.kernel.projections.folds.business_object import business_object
 
 @business_object("invoice", events=["business.invoice.posted"])
 def invoice(row, event):

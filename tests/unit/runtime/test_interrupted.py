@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from noetl.model.stream import Scope
-from noetl.runtime import run
-from noetl.runtime.run import cancelled_if_interrupted
+from noetl.runtime.commands import run
+from noetl.runtime.commands.run import cancelled_if_interrupted
 
 HOME = Scope("default", "default")
 

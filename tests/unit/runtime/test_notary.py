@@ -12,16 +12,16 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from noetl.ledger.chain.trees import Trees
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.chain.stored import Trees
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
+from noetl.runtime.metrics.notary import NotaryMetrics
 from noetl.runtime.notary import notary_of, open_notary
-from noetl.runtime.notary_metrics import NotaryMetrics
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import Runtime
-from noetl.testing.drafts import Drafts
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = pytest.mark.service
 

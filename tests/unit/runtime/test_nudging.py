@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from noetl.dispatch.signal import Signal
-from noetl.runtime.nudging import nudging
-from noetl.stream.hints import MemoryHints
-from noetl.stream.nats_connection import NatsConnection
-from noetl.stream.nats_hints import NatsHints
+from noetl.engine.dispatch.polling import Signal
+from noetl.kernel.stream.hints import MemoryHints
+from noetl.kernel.stream.nats.connection import NatsConnection
+from noetl.kernel.stream.nats.hints import NatsHints
+from noetl.runtime.streams.hints import nudging
 
 LONG = 30.0
 

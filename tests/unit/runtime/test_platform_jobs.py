@@ -9,9 +9,9 @@ import pytest
 
 from noetl.errors import NotFound, Unavailable
 from noetl.model.stream import Scope
-from noetl.runtime import platform_jobs
-from noetl.schedule.handlers import SlotRun
-from noetl.testing.playbooks import Playbooks
+from noetl.runtime.assembly import platform_jobs
+from noetl.services.schedule.handlers.port import SlotRun
+from noetl.testing.engines.playbooks import Playbooks
 
 
 async def test_retention_goes_on_after_an_organization_where_it_failed(

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from noetl.cli.home import home
-from noetl.credentials.local_token import make_local_token
 from noetl.runtime.config import load
 from noetl.runtime.config.project import Project, find_project
+from noetl.services.credentials.local_secrets import make_local_token
 
 
 @pytest.fixture

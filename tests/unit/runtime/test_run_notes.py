@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from noetl.plan.state import Result, State
-from noetl.playbook.parse import parse
-from noetl.runtime.run_notes import notes_of
+from noetl.engine.plan.state import Result, State
+from noetl.language.playbook.parse import parse
+from noetl.runtime.commands.run_notes import notes_of
 
 TEXT = """apiVersion: noetl.io/v2
 kind: Playbook

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from noetl.api.connections.limits import ConnectionLimits
 from noetl.runtime.server_limits import limits_of
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 
 
 def test_every_limit_is_a_setting_with_the_same_default() -> None:

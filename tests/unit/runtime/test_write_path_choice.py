@@ -9,8 +9,8 @@ import pytest
 
 from noetl.errors import ConfigError
 from noetl.runtime.config import load_settings
-from noetl.runtime.settings import Settings
-from noetl.runtime.write_path_choice import applied_way, check_followed, refusal_of
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.write_path.choice import applied_way, check_followed, refusal_of
 
 NATS = {
     "NOETL_EVENT_STORE__DISTRIBUTION_BACKEND": "nats-jetstream",

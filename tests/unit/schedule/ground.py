@@ -7,20 +7,20 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.ledger.transition import Transition
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.transition import Transition
 from noetl.model.event import time_text
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.schedule.drafts import Said, ScheduleDrafts, Told
-from noetl.schedule.handlers import Outcome, PlatformJobs, SlotRun
-from noetl.schedule.meter import Meter
-from noetl.schedule.planning import following
-from noetl.schedule.rows import ScheduleRow, SlotRow
-from noetl.schedule.scheduler import Limits, Scheduler
-from noetl.schedule.spec import Definition, Named, Spec
-from noetl.testing.drafts import PRODUCER
+from noetl.services.schedule.drafts import Said, ScheduleDrafts, Told
+from noetl.services.schedule.handlers.port import Outcome, PlatformJobs, SlotRun
+from noetl.services.schedule.meter import Meter
+from noetl.services.schedule.planning import following
+from noetl.services.schedule.rows import ScheduleRow, SlotRow
+from noetl.services.schedule.scheduler import Limits, Scheduler
+from noetl.services.schedule.spec import Definition, Named, Spec
+from noetl.testing.samples.drafts import PRODUCER
 
 SCOPE = Scope("acme", "care")
 IDS = SnowflakeGenerator(30, lambda: int(datetime.now(UTC).timestamp() * 1000))

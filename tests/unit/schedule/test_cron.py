@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.schedule.cron import COUNT_LIMIT, Cron, expression_problem, timetable
+from noetl.services.schedule.cron import COUNT_LIMIT, Cron, expression_problem, timetable
 
 
 def at(text: str) -> datetime:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.schedule.planning import SlotFacts, first_plan, following, plan, retry_delay, verdict
-from noetl.schedule.spec import Spec
+from noetl.services.schedule.planning import SlotFacts, first_plan, following, plan, retry_delay, verdict
+from noetl.services.schedule.spec import Spec
 
 NOW = datetime(2026, 5, 4, 12, 0, 30, tzinfo=UTC)
 HOUR = timedelta(hours=1)

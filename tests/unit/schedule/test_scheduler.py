@@ -11,11 +11,11 @@ import pytest
 from noetl.errors import InputError, OutsideUnavailable, Unavailable
 from noetl.model.event import time_text
 from noetl.model.stream import Scope
-from noetl.schedule.drafts import Said
-from noetl.schedule.handlers import Outcome, SlotRun
-from noetl.schedule.rows import ScheduleRow
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.engine import until
+from noetl.services.schedule.drafts import Said
+from noetl.services.schedule.handlers.port import Outcome, SlotRun
+from noetl.services.schedule.rows import ScheduleRow
+from noetl.testing.engines.short_leases import until
+from noetl.testing.samples.drafts import PRODUCER
 
 from .ground import SCOPE, Ground
 

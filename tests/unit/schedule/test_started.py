@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
-from noetl.dispatch.tasks.engine import TaskEngine
-from noetl.ledger.transition import Transition
+from noetl.kernel.ledger.transition import Transition
 from noetl.model.event import time_text
 from noetl.model.stream import Scope
-from noetl.runtime.schedules_metrics import STANDING
-from noetl.runtime.telemetry import Metrics
-from noetl.schedule.drafts import Said, ScheduleDrafts, Told
-from noetl.schedule.handlers import PlatformJobs
-from noetl.schedule.planning import following
-from noetl.schedule.pruning import PRUNE_SLOTS, PRUNE_SPEC, PruneSlots
-from noetl.schedule.rows import ScheduleRow, SlotRow
-from noetl.schedule.scheduler import Scheduler
-from noetl.schedule.spec import PLATFORM, Definition, Named, Spec
-from noetl.schedule.starting import EmitSource, StartPlaybook
-from noetl.testing.drafts import PRODUCER
-from noetl.testing.pipelines import TestedPipelines
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.runtime.metrics.process import Metrics
+from noetl.runtime.metrics.schedules import STANDING
+from noetl.services.schedule.drafts import Said, ScheduleDrafts, Told
+from noetl.services.schedule.handlers.port import PlatformJobs
+from noetl.services.schedule.handlers.pruning import PRUNE_SLOTS, PRUNE_SPEC, PruneSlots
+from noetl.services.schedule.handlers.starts import EmitSource, StartPlaybook
+from noetl.services.schedule.planning import following
+from noetl.services.schedule.rows import ScheduleRow, SlotRow
+from noetl.services.schedule.scheduler import Scheduler
+from noetl.services.schedule.spec import PLATFORM, Definition, Named, Spec
+from noetl.testing.engines.pipelines import TestedPipelines
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.samples.drafts import PRODUCER
 
 pytestmark = pytest.mark.service
 

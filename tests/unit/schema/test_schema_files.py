@@ -10,7 +10,7 @@ from tools.check_schema import problems
 from tools.schema_source import PARTS, filled, schema_files
 
 from noetl.model.catalogue import rows
-from noetl.runtime.migrate import SCHEMA
+from noetl.runtime.postgres.migrations import SCHEMA
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from noetl.spark.java import find_java
+from noetl.spark.session.java import find_java
 
 
 @contextmanager

@@ -9,10 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from noetl.spark.durable import make_durable
-from noetl.spark.lake import Lake
-from noetl.spark.obstore_files import write_table
-from noetl.spark.statistics import measured
+from noetl.spark.lake.parquet_files import measured, write_table
+from noetl.spark.lake.storage import Lake, make_durable
 
 
 def test_a_file_and_all_directories_up_to_the_lake_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,12 @@ import pytest
 
 from noetl.errors import Damaged, Unavailable
 from noetl.model.dataset import FileEntry
-from noetl.pipelines.lake_files import LakeFiles
-from noetl.spark.integrity.checking import UNBOUNDED, Checks
-from noetl.spark.integrity.proofs import Proofs, node_proofs
-from noetl.spark.integrity.stamps import stat
-from noetl.spark.lake import Lake
-from noetl.spark.obstore_files import read_table, write_table
-from noetl.spark.statistics import measured
+from noetl.pipelines.tables.lake_files import LakeFiles
+from noetl.spark.lake.integrity.checks import UNBOUNDED, Checks
+from noetl.spark.lake.integrity.proofs import Proofs, node_proofs
+from noetl.spark.lake.integrity.stamps import stat
+from noetl.spark.lake.parquet_files import measured, read_table, write_table
+from noetl.spark.lake.storage import Lake
 from noetl.testing.attacks import files as attacks
 
 ROWS = pa.table({"id": pa.array(range(40), pa.int64()), "amount": pa.array(range(40), pa.int32())})

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from tests.unit.spark_source.read_without_spark import BOOKS, CARE, MINT
 
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.stream import Scope
 from noetl.spark.source.options import source_options
-from noetl.testing.drafts import Drafts
-from noetl.testing.runs import framed_run
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.runs import framed_run
 
 
 @pytest.fixture

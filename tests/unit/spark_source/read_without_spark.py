@@ -9,14 +9,13 @@ from typing import Any
 from pyspark.sql.datasource import Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from noetl.ledger.rows import to_events
+from noetl.kernel.ledger.rows import to_events
 from noetl.model.event import Event
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
-from noetl.spark.source.batch import FilteringReader
 from noetl.spark.source.columns import NAMES
+from noetl.spark.source.data_source import FilteringReader, StreamReader
 from noetl.spark.source.options import SourceOptions
-from noetl.spark.source.streaming import StreamReader
 
 CARE, BOOKS = Scope("acme", "care"), Scope("zeta", "books")
 MINT = SnowflakeGenerator(31, lambda: time.time_ns() // 1_000_000).mint

@@ -11,20 +11,20 @@ from pyspark.sql import datasource as spark
 from tests.unit.spark_source.read_without_spark import BOOKS, CARE, MINT, events_in, planned, read
 
 from noetl.errors import Conflict, Denied, InputError, Unavailable
-from noetl.ledger.database import Database
-from noetl.ledger.history import History
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.history import History
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.event import Event, time_text
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
 from noetl.spark.source import statement
+from noetl.spark.source.batches import Reading, read_batches
 from noetl.spark.source.columns import ARROW_SCHEMA
 from noetl.spark.source.options import SourceOptions
-from noetl.spark.source.planning import Range
-from noetl.spark.source.reading import Reading, read_batches
-from noetl.testing.drafts import Drafts
-from noetl.testing.ledger_reading import everything
+from noetl.spark.source.ranges import Range
+from noetl.testing.contracts.ledger.event_lists import everything
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = pytest.mark.service
 

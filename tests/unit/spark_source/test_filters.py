@@ -12,15 +12,15 @@ import pytest
 from pyspark.sql import datasource as spark
 from tests.unit.spark_source.read_without_spark import CARE, planned, read
 
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.event import Event
 from noetl.model.stream import Scope
-from noetl.spark.source.connecting import transaction
+from noetl.spark.source.connections import transaction
 from noetl.spark.source.filters import condition
 from noetl.spark.source.options import SourceOptions
-from noetl.spark.source.planning import Executions, Range
+from noetl.spark.source.ranges import Executions, Range
 from noetl.spark.source.statement import reading
-from noetl.testing.ledger_reading import everything
+from noetl.testing.contracts.ledger.event_lists import everything
 
 Options = Callable[..., dict[str, str]]
 Keep = Callable[[Event], Any]

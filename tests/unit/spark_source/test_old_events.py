@@ -14,24 +14,24 @@ import pytest
 from tests.unit.spark_source.read_without_spark import BOOKS, CARE, MINT, Query, events_in, read
 
 from noetl.errors import ConfigError, HistoryNotKept, InputError, Unsupported
-from noetl.ledger.archive.retention import retain
-from noetl.ledger.database import Database
-from noetl.ledger.history import History
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.archive.retention import retain
+from noetl.kernel.ledger.history import History
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.objects.local import LocalBucket
+from noetl.kernel.payloads.objects.store import ObjectPayloadStore
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.model.event import Event
 from noetl.model.ids import SnowflakeGenerator
-from noetl.payloads.local import LocalBucket
-from noetl.payloads.objects import ObjectPayloadStore
-from noetl.project.upcast import Upcasters
+from noetl.spark.source.batches import Reading, read_batches
 from noetl.spark.source.options import SourceOptions, source_options
-from noetl.spark.source.planning import Range
-from noetl.spark.source.reading import Reading, read_batches
-from noetl.spark.source.stores import open_store, store_url
-from noetl.spark.source.upcasting import as_batch
-from noetl.testing.drafts import Drafts
-from noetl.testing.ledger_reading import everything
-from noetl.testing.parity import connect
-from noetl.testing.runs import framed_run
+from noetl.spark.source.payload_store import open_store, store_url
+from noetl.spark.source.ranges import Range
+from noetl.spark.source.upcasters import as_batch
+from noetl.testing.contracts.ledger.event_lists import everything
+from noetl.testing.engines.parity import connect
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.runs import framed_run
 
 pytestmark = pytest.mark.service
 

@@ -12,14 +12,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.unit.spark_source.read_without_spark import CARE, MINT, Query
 
 from noetl.errors import Conflict
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.event import Event
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope, execution_stream
-from noetl.spark.source.planning import admitted
-from noetl.testing.drafts import Drafts
-from noetl.testing.ledger_reading import everything
+from noetl.spark.source.ranges import admitted
+from noetl.testing.contracts.ledger.event_lists import everything
+from noetl.testing.samples.drafts import Drafts
 
 pytestmark = pytest.mark.service
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.model.sound import DRAFTS, SCOPE, sound
 
+from noetl.kernel.stream.write_path.facts import decides_nothing
 from noetl.model.catalogue import EVENT_TYPES
 from noetl.model.event import Draft
-from noetl.stream.facts import decides_nothing
 
 
 def posted(stream_id: str = "business/invoice/1", **fields: Any) -> Draft:

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetl.errors import Corrupt
-from noetl.ledger.normalizer import normalize
+from noetl.kernel.ledger.normalizer import normalize
+from noetl.kernel.stream.encoding import decode, encode, message_of
 from noetl.model.canonical import SAFE_INTEGER, CanonicalObject, canonical_json
 from noetl.model.event import Event, from_json
 from noetl.model.payload_ref import PayloadRef, payload_uri
-from noetl.stream.encoding import decode, encode, message_of
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 IDS = st.integers(1, 2**63 - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from noetl.stream.ended import ended
+from noetl.kernel.stream.cancellation import ended
 
 
 class Stubborn:

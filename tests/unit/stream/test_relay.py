@@ -11,19 +11,19 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
-from noetl.leases.shards import ShardLeases
-from noetl.ledger.database import Database
-from noetl.ledger.notifier import listening
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.leases.shards import ShardLeases
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.ledger.postgres.notifier import listening
+from noetl.kernel.stream.encoding import decode, message_of
+from noetl.kernel.stream.memory import MemoryStream
+from noetl.kernel.stream.port import Message, Published
+from noetl.kernel.stream.relay.progress import Cursors
+from noetl.kernel.stream.relay.relay import Relay
 from noetl.model.ids import SnowflakeGenerator
-from noetl.model.shard import SHARD_COUNT
-from noetl.stream.encoding import decode, message_of
-from noetl.stream.memory import MemoryStream
-from noetl.stream.port import Message, Published
-from noetl.stream.relay import Relay
-from noetl.stream.relay_cursors import Cursors
-from noetl.testing.drafts import Drafts
-from noetl.testing.projecting import HOME, a_run, record
+from noetl.model.stream import SHARD_COUNT
+from noetl.testing.samples.drafts import Drafts
+from noetl.testing.samples.projected_ledger import HOME, a_run, record
 
 NAME = "noetl_events"
 

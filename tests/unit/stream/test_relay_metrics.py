@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
-from noetl.model.shard import SHARD_COUNT
-from noetl.runtime.relay_metrics import RELAYED, RelayMetrics
-from noetl.testing.projecting import HOME, a_run, record
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.model.stream import SHARD_COUNT
+from noetl.runtime.metrics.relay import RELAYED, RelayMetrics
+from noetl.testing.samples.projected_ledger import HOME, a_run, record
 
 
 def lags(registry: CollectorRegistry) -> list[float | None]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetl.errors import InputError
-from noetl.stream.subjects import all_of, checked_durable, escape, of_shard, parts, root, subject, unescape
+from noetl.kernel.stream.subjects import all_of, checked_durable, escape, of_shard, parts, root, subject, unescape
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 

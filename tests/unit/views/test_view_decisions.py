@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from noetl.errors import ConfigError, Conflict, Corrupt, InputError
+from noetl.language.view.document import parse_view
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
-from noetl.spark.views.checkpoint import read_offsets
-from noetl.views.barriers import Barrier, Batch, admit
-from noetl.views.document import parse_view
-from noetl.views.places import checkpoint_of
-from noetl.views.table_sink import quoted
-from noetl.views.verifying import compared
-from noetl.views.versions import Version
+from noetl.services.views.barriers import Barrier, Batch, admit
+from noetl.services.views.checkpoints import checkpoint_of
+from noetl.services.views.sinks.table import quoted
+from noetl.services.views.verification import compared
+from noetl.services.views.versions import Version
+from noetl.spark.views.late_events import read_offsets
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.views.document import ViewInvalid, is_view, json_schema, parse_view, problems_of
+from noetl.language.view.document import ViewInvalid, is_view, json_schema, parse_view, problems_of
 
 GOOD = """\
 kind: View

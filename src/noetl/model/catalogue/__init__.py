@@ -11,13 +11,11 @@ from typing import Final
 from noetl.model.catalogue.alerts import ALERTS_TYPES
 from noetl.model.catalogue.changes import CHANGES_TYPES
 from noetl.model.catalogue.commands import COMMAND_TYPES
-from noetl.model.catalogue.dags import DAG_TYPES
-from noetl.model.catalogue.datasets import DATASET_TYPES, LINEAGE_TYPES
-from noetl.model.catalogue.executions import EXECUTION_TYPES
+from noetl.model.catalogue.datasets import DAG_TYPES, DATASET_TYPES, LINEAGE_TYPES
+from noetl.model.catalogue.executions import EXECUTION_TYPES, PLAYBOOK_TYPES
 from noetl.model.catalogue.frames import FRAME_TYPES
 from noetl.model.catalogue.loops import LOOP_TYPES
 from noetl.model.catalogue.people import PEOPLE_TYPES
-from noetl.model.catalogue.playbooks import PLAYBOOK_TYPES
 from noetl.model.catalogue.queries import CURATED_TYPES, QUERIES_TYPES
 from noetl.model.catalogue.retention import ARCHIVE_TYPES, PINS_TYPES
 from noetl.model.catalogue.schedules import SCHEDULES_TYPES

@@ -1,8 +1,12 @@
-"""The event types of an execution and of the steps it enters. Joined to the others by `catalogue`."""
+"""The event types of an execution, of the steps it enters and of the catalog of playbooks. `catalogue` joins all
+types.
+"""
 
 from __future__ import annotations
 
 from typing import Final
+
+import msgspec
 
 from noetl.model.event_type import EventType
 
@@ -117,3 +121,39 @@ EXECUTION_TYPES: Final[tuple[EventType, ...]] = (
     ),
 )
 """In the order a run meets them."""
+
+
+class CatalogRegistered(msgspec.Struct, frozen=True):
+    """Which version of what was registered."""
+
+    path: str
+    version: int
+    kind: str
+    digest: str
+
+
+PLAYBOOK_TYPES: Final[tuple[EventType, ...]] = (
+    EventType(
+        name="catalog.registered",
+        sentence="A new version of a playbook was registered under its path.",
+        aggregate="catalog",
+        needs=("catalog_id", "payload_ref"),
+        meta=CatalogRegistered,
+        opens=("catalog",),
+    ),
+    EventType(
+        name="catalog.removed",
+        sentence="A version was taken out of use; executions of it go on.",
+        aggregate="catalog",
+        needs=("catalog_id",),
+        changes=("catalog",),
+    ),
+    EventType(
+        name="catalog.restored",
+        sentence="A version that was taken out of use may be used again.",
+        aggregate="catalog",
+        needs=("catalog_id",),
+        changes=("catalog",),
+    ),
+)
+"""In the order a version meets them."""

@@ -1,15 +1,22 @@
-"""The columns of the ledger's tables, and those of the row that a draft becomes, both in the order of `noetl.event`."""
+"""The envelope as JSON Schema and as columns: of the ledger's tables, and of the row a draft becomes, in table
+order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from noetl.model.envelope.field import OBJECT, VALUE, Field, Giver
-from noetl.model.envelope.schema import MANDATORY
-from noetl.model.event import FIELDS
+from noetl.model.event import FIELDS, Draft
+
+MANDATORY: Final = tuple(field.name for field in msgspec.structs.fields(Draft) if field.required)
+"""Fields no event goes without."""
+
+ENVELOPE_SCHEMA: Final[dict[str, dict[str, Any]]] = {name: field.kind.schema for name, field in FIELDS.items()}
+"""Every field of the envelope with its JSON form."""
 
 
 class Column(msgspec.Struct, frozen=True):

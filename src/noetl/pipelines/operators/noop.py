@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from noetl.pipelines.in_process import Produced
-from noetl.spark.protocol import Work
+from noetl.pipelines.worker.in_process import Produced
+from noetl.spark.drivers.protocol import Work
 
 
 class NoopOperator:

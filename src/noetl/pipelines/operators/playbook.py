@@ -13,20 +13,20 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 
-from noetl.catalog.bundles import open_bundle
-from noetl.dispatch.engine import Engine
-from noetl.dispatch.results import rows_of
-from noetl.ledger.database import Database
+from noetl.engine.dispatch.engine import Engine
+from noetl.engine.dispatch.loops.results import rows_of
+from noetl.engine.plan.state import State
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.payloads.port import PayloadStore
 from noetl.model.catalogue.rows import sql_texts, types_of_attempts
 from noetl.model.dataset import Field
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.port import PayloadStore
-from noetl.pipelines.arrow_types import schema_of
-from noetl.pipelines.in_process import OperatorFailed, Produced
-from noetl.pipelines.read_back import CannotReadError, carried_column, column_of, text_of
-from noetl.plan.state import State
-from noetl.spark.protocol import Work
+from noetl.pipelines.catalog.dags.bundles import open_bundle
+from noetl.pipelines.tables.column_types import schema_of
+from noetl.pipelines.tables.json_columns import CannotReadError, carried_column, column_of, text_of
+from noetl.pipelines.worker.in_process import OperatorFailed, Produced
+from noetl.spark.drivers.protocol import Work
 
 # Frames of the step's last activation: a step that was entered again has begun anew.
 _FRAMES: Final = f"""

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from noetl.model.lineage import Kind, Lineage, lineage_of
-from noetl.pipelines.in_process import OperatorFailed, Produced
-from noetl.pipelines.tables import TableReader
-from noetl.spark.protocol import Work
+from noetl.pipelines.tables.partitions import TableReader
+from noetl.pipelines.worker.in_process import OperatorFailed, Produced
+from noetl.spark.drivers.protocol import Work
 
 _SCHEMA = pa.schema([("range", pa.string()), ("start", pa.int64()), ("end", pa.int64())])
 

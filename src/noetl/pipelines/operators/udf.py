@@ -20,14 +20,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.feather as feather
 
-from noetl.catalog.bundles import unpack
-from noetl.execute.confinement.policy import give_to_tasks
-from noetl.execute.tools.shell_process import ToolProcess
-from noetl.pipelines.in_process import OperatorFailed, Produced
+from noetl.engine.confinement.policy import give_to_tasks
+from noetl.engine.tools.programs.process import ToolProcess
+from noetl.pipelines.catalog.dags.bundles import unpack
 from noetl.pipelines.operators.left_files import Unsafe, make_mark, opened, read_left
-from noetl.pipelines.stopping import stop_asked
-from noetl.pipelines.tables import TableReader
-from noetl.spark.protocol import Work
+from noetl.pipelines.tables.partitions import TableReader
+from noetl.pipelines.worker.in_process import OperatorFailed, Produced, stop_asked
+from noetl.spark.drivers.protocol import Work
 
 LIMIT_SECONDS: Final = 1800.0
 MEMORY_BYTES: Final = 2 << 30

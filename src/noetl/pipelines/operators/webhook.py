@@ -12,15 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from noetl.dag.operators import DELIVERY_COLUMNS
+from noetl.kernel.payloads.port import PayloadStore
+from noetl.language.dag.operators import DELIVERY_COLUMNS
 from noetl.model.dataset import Field
 from noetl.model.ids import snowflake_time
 from noetl.model.stream import Scope
-from noetl.payloads.port import PayloadStore
-from noetl.pipelines.arrow_types import arrow_type, schema_of
-from noetl.pipelines.in_process import Produced
-from noetl.pipelines.json_rows import json_rows, table_of
-from noetl.spark.protocol import Work
+from noetl.pipelines.tables.column_types import arrow_type, schema_of
+from noetl.pipelines.tables.json_rows import json_rows, table_of
+from noetl.pipelines.worker.in_process import Produced
+from noetl.spark.drivers.protocol import Work
 
 
 class WebhookOperator:

@@ -7,18 +7,18 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from noetl.credentials.store import CredentialStore
-    from noetl.credentials.tokens import ApiTokens
     from noetl.model.stream import Scope
+    from noetl.services.credentials.store import CredentialStore
+    from noetl.services.credentials.tokens import ApiTokens
 
 
 @asynccontextmanager
 async def opened_credentials() -> AsyncIterator[tuple[CredentialStore, Scope]]:
     """Give the credentials, with the master keys, and the organization the settings name, for the time of the block."""
-    from noetl.credentials.store import CredentialStore
     from noetl.runtime.config import load_settings
     from noetl.runtime.secrets import open_keyring
     from noetl.runtime.wiring import open_runtime
+    from noetl.services.credentials.store import CredentialStore
 
     async with open_runtime(load_settings()) as runtime:
         yield CredentialStore(runtime.database, open_keyring(runtime.settings)), runtime.scope
@@ -27,9 +27,9 @@ async def opened_credentials() -> AsyncIterator[tuple[CredentialStore, Scope]]:
 @asynccontextmanager
 async def opened_tokens() -> AsyncIterator[tuple[ApiTokens, Scope]]:
     """Give the API tokens and the organization the settings name, for the time of the block."""
-    from noetl.credentials.tokens import ApiTokens
     from noetl.runtime.config import load_settings
     from noetl.runtime.wiring import open_runtime
+    from noetl.services.credentials.tokens import ApiTokens
 
     async with open_runtime(load_settings()) as runtime:
         yield ApiTokens(runtime.database), runtime.scope

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from noetl.dispatch.changes.changes import Changes
+    from noetl.kernel.replay.report import VerifyReport
     from noetl.model.mark import Mark
-    from noetl.pipelines.damage.finding import DamageFinder
-    from noetl.pipelines.damage.repairing import Repairs
-    from noetl.pipelines.explaining import Explaining
-    from noetl.pipelines.lake_files import LakeFiles
-    from noetl.pipelines.lineage_reading import LineageReader
-    from noetl.pipelines.reading import DatasetReader, Seen
-    from noetl.query.readers import Readers
-    from noetl.replay.report import VerifyReport
+    from noetl.pipelines.changes.engine import Changes
+    from noetl.pipelines.damage.finder import DamageFinder
+    from noetl.pipelines.damage.repair import Repairs
+    from noetl.pipelines.datasets.dataset_reader import DatasetReader, Seen
+    from noetl.pipelines.datasets.lineage import LineageReader
+    from noetl.pipelines.explain.explanation import Explaining
+    from noetl.pipelines.tables.lake_files import LakeFiles
     from noetl.runtime.wiring import Runtime
+    from noetl.services.query.access import Readers
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Opened:
 
     async def mark(self, point: str | None) -> Mark:
         """Return the mark of a point in the history, or of now."""
-        from noetl.replay.as_of import HEAD, AsOf, resolve_organization
+        from noetl.kernel.replay.as_of import HEAD, AsOf, resolve_organization
 
         runtime = self.runtime
         as_of = HEAD if point is None else AsOf.parse(point)
@@ -42,33 +42,33 @@ class Opened:
 
     def readers(self) -> Readers:
         """Return what grants and revokes the reading of datasets."""
-        from noetl.runtime.queries import dataset_readers
+        from noetl.runtime.assembly.queries import dataset_readers
 
         return dataset_readers(self.runtime, "cli")
 
     def files(self) -> LakeFiles:
         """Return the files of the lake."""
-        from noetl.runtime.pipelines import files_of
+        from noetl.runtime.assembly.pipelines import files_of
 
         return files_of(self.runtime.settings)
 
     def finder(self) -> DamageFinder:
         """Return what finds files that are not what was committed."""
-        from noetl.pipelines.damage.finding import DamageFinder
+        from noetl.pipelines.damage.finder import DamageFinder
 
         own = self.runtime
         return DamageFinder(own.scope, own.database, own.payloads, self.files())
 
     def explaining(self) -> Explaining:
         """Return what tells which inputs rows were made of."""
-        from noetl.pipelines.explaining import Explaining
+        from noetl.pipelines.explain.explanation import Explaining
 
         own = self.runtime
         return Explaining(own.scope, own.database, own.payloads, own.history, self.files())
 
     def lineage(self) -> LineageReader:
         """Return what reads which datasets were made of which."""
-        from noetl.pipelines.lineage_reading import LineageReader
+        from noetl.pipelines.datasets.lineage import LineageReader
 
         own = self.runtime
         return LineageReader(own.scope, own.database, own.payloads, own.history)
@@ -77,7 +77,7 @@ class Opened:
 @asynccontextmanager
 async def opened() -> AsyncIterator[Opened]:
     """Connect for the time of the block; nothing is driven or written by it."""
-    from noetl.pipelines.reading import DatasetReader
+    from noetl.pipelines.datasets.dataset_reader import DatasetReader
     from noetl.runtime.config import load_settings
     from noetl.runtime.wiring import open_runtime
 
@@ -87,8 +87,8 @@ async def opened() -> AsyncIterator[Opened]:
 
 def repairs_of(runtime: Runtime, changes: Changes, finished: Callable[[int], Awaitable[str | None]]) -> Repairs:
     """Return what has damaged partitions built again."""
-    from noetl.pipelines.damage.repairing import Repairs
-    from noetl.pipelines.reading import DatasetReader
+    from noetl.pipelines.damage.repair import Repairs
+    from noetl.pipelines.datasets.dataset_reader import DatasetReader
 
     reader = DatasetReader(runtime.scope, runtime.database, runtime.payloads, runtime.history)
     one = Opened(runtime, reader)
@@ -99,9 +99,9 @@ async def with_files(
     runtime: Runtime, report: VerifyReport, *, hashed: bool, progress: Callable[[int], None]
 ) -> VerifyReport:
     """Add to what a verification found the files of datasets that are not what was committed."""
-    from noetl.pipelines.damage.finding import DamageFinder
-    from noetl.replay.dataset_files import with_damage
-    from noetl.runtime.pipelines import files_of
+    from noetl.pipelines.damage.differences import with_damage
+    from noetl.pipelines.damage.finder import DamageFinder
+    from noetl.runtime.assembly.pipelines import files_of
 
     finder = DamageFinder(report.scope, runtime.database, runtime.payloads, files_of(runtime.settings))
     return with_damage(report, await finder.find(hashed=hashed, progress=progress))

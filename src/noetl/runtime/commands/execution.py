@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from noetl.errors import InputError, NoetlError, NotFound
-from noetl.runtime.commands.choosing import LAST
+from noetl.runtime.commands.selection import LAST
 
 if TYPE_CHECKING:
-    from noetl.dispatch.engine import Engine
-    from noetl.dispatch.so_far import StageSoFar
+    from noetl.engine.dispatch.engine import Engine
+    from noetl.engine.dispatch.loops.progress import StageSoFar
+    from noetl.engine.plan.planned import Plan
     from noetl.model.stream import Scope
-    from noetl.plan.planned import Plan
     from noetl.runtime.wiring import Runtime
 
 # The newest execution by id that no other one started; ids below the bound are the organizations' own and name no run.
@@ -33,8 +33,8 @@ ORDER BY s.execution_id DESC LIMIT 1
 @asynccontextmanager
 async def deciding(role: str) -> AsyncIterator[tuple[Runtime, Engine]]:
     """Give an engine on the configured database for the time of the block."""
+    from noetl.runtime.assembly.engine import open_engine
     from noetl.runtime.config import load_settings
-    from noetl.runtime.engine import open_engine
     from noetl.runtime.wiring import open_runtime
 
     async with open_runtime(load_settings()) as runtime, open_engine(runtime, role) as engine:
@@ -93,7 +93,7 @@ async def newest_frame(runtime: Runtime, scope: Scope, execution_id: int) -> int
 async def plan_of(runtime: Runtime, scope: Scope, execution_id: int) -> Plan | None:
     """Return the plan of the playbook version that an execution runs; None if there is none, or it cannot be read."""
     from noetl.model.stream import execution_stream
-    from noetl.runtime.engine import catalog_of
+    from noetl.runtime.assembly.engine import catalog_of
 
     async for event in runtime.ledger.read(execution_stream(scope, execution_id)):
         if event.catalog_id is None:
@@ -107,9 +107,9 @@ async def plan_of(runtime: Runtime, scope: Scope, execution_id: int) -> Plan | N
 
 async def loops_so_far(runtime: Runtime, scope: Scope, execution_id: int) -> list[StageSoFar]:
     """Return how far the loops of an execution are, as quick hints tell it where there are any."""
-    from noetl.dispatch.open_work.postgres import PostgresOpenWork
-    from noetl.dispatch.so_far import LoopsSoFar
-    from noetl.runtime.hints import open_hints
+    from noetl.engine.dispatch.loops.progress import LoopsSoFar
+    from noetl.engine.dispatch.open_work.postgres import PostgresOpenWork
+    from noetl.runtime.streams.hints import open_hints
 
     async with open_hints(runtime.settings) as hints:
         return await LoopsSoFar(PostgresOpenWork(runtime.database), hints).of(scope, execution_id)

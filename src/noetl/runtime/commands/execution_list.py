@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from noetl.api.listing import Listed, list_executions
+from noetl.api.execution_list import Listed, list_executions
 from noetl.runtime.wiring import Runtime
 
 _ARCHIVED: Final = """

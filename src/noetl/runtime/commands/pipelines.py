@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from noetl.dispatch.changes.changes import Changes
-    from noetl.dispatch.sources.turns import Turns
-    from noetl.pipelines.attempts import OnTask
+    from noetl.pipelines.changes.engine import Changes
     from noetl.pipelines.pipelines import Pipelines
+    from noetl.pipelines.sources.turns import Turns
+    from noetl.pipelines.worker.attempts import OnTask
     from noetl.runtime.wiring import Runtime
 
 _ROLE: Final = "cli"
@@ -20,10 +20,10 @@ _ROLE: Final = "cli"
 @asynccontextmanager
 async def opened(warn: Callable[[str], None], *, drive: bool = True) -> AsyncIterator[tuple[Runtime, Pipelines]]:
     """Give pipelines for the time of the block; those that drive also route what follows and take back lost work."""
+    from noetl.runtime.assembly.pipelines import open_pipelines
     from noetl.runtime.config import load_settings
-    from noetl.runtime.pipelines import open_pipelines
     from noetl.runtime.wiring import open_runtime
-    from noetl.runtime.write_path import open_write_path
+    from noetl.runtime.write_path.movers import open_write_path
 
     async with (
         open_runtime(load_settings()) as runtime,
@@ -43,11 +43,11 @@ async def working(
     warm: bool = False,
 ) -> AsyncIterator[None]:
     """Have workers of this process, for playbooks too; `warm` starts Spark at once. Projections are caught up at the end."""
-    from noetl.runtime.confining import confine_tasks
-    from noetl.runtime.engine import open_engine, open_worker
-    from noetl.runtime.pipelines import open_task_worker
-    from noetl.runtime.projector import catch_up
-    from noetl.runtime.run import RUN_SLOTS
+    from noetl.runtime.assembly.engine import open_engine, open_worker
+    from noetl.runtime.assembly.pipelines import open_task_worker
+    from noetl.runtime.commands.run import RUN_SLOTS
+    from noetl.runtime.confinement import confine_tasks
+    from noetl.runtime.projections.projector import catch_up
 
     await asyncio.to_thread(confine_tasks, runtime.settings, warn, shared=False)
     async with (
@@ -61,14 +61,14 @@ async def working(
 
 def turns_of(runtime: Runtime, pipelines: Pipelines) -> Turns:
     """Return what stops sources that are kept running, and lets them go on."""
-    from noetl.dispatch.sources.turns import Turns
+    from noetl.pipelines.sources.turns import Turns
 
     return Turns(runtime.database, pipelines.engine)
 
 
 def changes_here(runtime: Runtime, pipelines: Pipelines) -> Changes:
     """Return what changes data, in the name of a command."""
-    from noetl.runtime.changes import changes_of
+    from noetl.runtime.assembly.changes import changes_of
 
     return changes_of(runtime, pipelines, _ROLE)
 
@@ -76,7 +76,7 @@ def changes_here(runtime: Runtime, pipelines: Pipelines) -> Changes:
 @asynccontextmanager
 async def backfilling(runtime: Runtime, pipelines: Pipelines, warn: Callable[[str], None]) -> AsyncIterator[None]:
     """Do in this process what is to be done, backfills too, for the time of the block."""
-    from noetl.runtime.changes import open_backfills
+    from noetl.runtime.assembly.changes import open_backfills
 
     async with working(runtime, pipelines, warn), open_backfills(runtime, pipelines, _ROLE):
         yield

@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from noetl.dispatch.engine import Engine
+    from noetl.engine.dispatch.engine import Engine
+    from noetl.language.playbook.model import Playbook
     from noetl.model.stream import Scope
     from noetl.pipelines.pipelines import Pipelines
-    from noetl.playbook.model import Playbook
     from noetl.runtime.wiring import Runtime
-    from noetl.schedule.by_hand import Schedules
-    from noetl.schedule.held import Held
-    from noetl.schedule.rows import SlotRow
+    from noetl.services.schedule.held_slot import Held
+    from noetl.services.schedule.rows import SlotRow
+    from noetl.services.schedule.schedules import Schedules
 
 _ROLE: Final = "cli"
 
@@ -23,10 +23,10 @@ _ROLE: Final = "cli"
 @asynccontextmanager
 async def opened(*, platform: bool = False) -> AsyncIterator[tuple[Runtime, Schedules, Scope]]:
     """Give schedules, and whose are meant: those of the organization the settings name, or of the platform."""
+    from noetl.runtime.assembly.schedules import schedules_of
     from noetl.runtime.config import load_settings
-    from noetl.runtime.schedules import schedules_of
     from noetl.runtime.wiring import open_runtime
-    from noetl.schedule.spec import PLATFORM
+    from noetl.services.schedule.spec import PLATFORM
 
     async with open_runtime(load_settings()) as runtime:
         yield runtime, schedules_of(runtime, _ROLE), PLATFORM if platform else runtime.scope
@@ -34,7 +34,7 @@ async def opened(*, platform: bool = False) -> AsyncIterator[tuple[Runtime, Sche
 
 async def playbook_of(runtime: Runtime, scope: Scope, path: str, version: int | None) -> Playbook:
     """Return a registered playbook, its newest version unless one is named."""
-    from noetl.runtime.engine import catalog_of
+    from noetl.runtime.assembly.engine import catalog_of
 
     catalog = catalog_of(runtime, _ROLE)
     entry = await catalog.get(scope, path, version)
@@ -45,16 +45,16 @@ async def run_now(
     name: str, warn: Callable[[str], None], *, platform: bool, detach: bool
 ) -> tuple[SlotRow, str | None]:
     """Run a schedule now; return its slot, and how what it started ended: None if it started nothing."""
+    from noetl.runtime.assembly.engine import open_engine, open_worker
+    from noetl.runtime.assembly.pipelines import open_pipelines, open_task_worker
+    from noetl.runtime.assembly.platform_jobs import platform_jobs
+    from noetl.runtime.assembly.schedules import open_slots
+    from noetl.runtime.commands.run import RUN_SLOTS
     from noetl.runtime.config import load_settings
-    from noetl.runtime.confining import confine_tasks
-    from noetl.runtime.engine import open_engine, open_worker
-    from noetl.runtime.pipelines import open_pipelines, open_task_worker
-    from noetl.runtime.platform_jobs import platform_jobs
-    from noetl.runtime.run import RUN_SLOTS
-    from noetl.runtime.schedules import open_slots
+    from noetl.runtime.confinement import confine_tasks
     from noetl.runtime.wiring import open_runtime
-    from noetl.runtime.write_path import open_write_path
-    from noetl.schedule.spec import PLATFORM
+    from noetl.runtime.write_path.movers import open_write_path
+    from noetl.services.schedule.spec import PLATFORM
 
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(open_runtime(load_settings()))
@@ -78,7 +78,7 @@ async def run_now(
 
 
 async def _end(runtime: Runtime, engine: Engine, pipelines: Pipelines, held: Held, run_id: int) -> str:
-    from noetl.runtime.projector import catch_up
+    from noetl.runtime.projections.projector import catch_up
 
     if held.kind == "source":
         status = (await pipelines.finished(run_id)).status.upper()

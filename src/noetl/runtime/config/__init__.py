@@ -21,7 +21,7 @@ from noetl.runtime.config.file import Given, read_file
 from noetl.runtime.config.problems import Origin, Path, Problem, explain, problem, refuse
 from noetl.runtime.config.project import FILE, HOME, Project, find_project
 from noetl.runtime.config.schema import Leaf, find
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 
 __all__ = ["Loaded", "Origin", "Problem", "load", "load_settings", "settings_file"]
 

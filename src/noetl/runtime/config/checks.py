@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from noetl.runtime.config.problems import Path
 from noetl.runtime.config.schema import variable
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 
 
 @dataclass(frozen=True, slots=True)

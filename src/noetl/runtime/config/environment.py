@@ -9,11 +9,11 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from noetl.ledger.checking import STRICT
+from noetl.kernel.ledger.claim_checks import STRICT
 from noetl.runtime.config.file import Given
 from noetl.runtime.config.problems import Origin, Path, Problem, problem, suggest
 from noetl.runtime.config.schema import SHORT, Leaf, Named, Node, children, variable
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 
 OTHER = {
     "NOETL_CONFIG": "The configuration file, in place of the project's `noetl.yaml`.",

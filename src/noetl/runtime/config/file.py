@@ -15,10 +15,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from noetl.playbook.yaml_words import told
+from noetl.language.grammar.yaml_errors import told
 from noetl.runtime.config.problems import Origin, Path, Problem, problem, suggest
 from noetl.runtime.config.schema import Leaf, Named, children
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 
 Given = dict[Path, tuple[Any, Origin]]
 """Values by path with their origin; a section under a chosen name stands as an empty mapping."""

@@ -17,8 +17,8 @@ from pydantic_core import PydanticUndefined
 from noetl.runtime.config.environment import OTHER
 from noetl.runtime.config.problems import Path
 from noetl.runtime.config.schema import SHORT, Bound, Leaf, leaves, variable
-from noetl.runtime.setting_types import Planned, SecretText, SecretUrl
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.settings.types import Planned, SecretText, SecretUrl
 
 _INTRODUCTION = """# Configuration
 

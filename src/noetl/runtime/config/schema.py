@@ -11,8 +11,8 @@ from pydantic import BaseModel, Secret
 from pydantic.fields import FieldInfo
 
 from noetl.runtime.config.problems import Path
-from noetl.runtime.setting_types import Planned
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.settings.types import Planned
 
 Bound = Ge | Gt | Le | Planned
 

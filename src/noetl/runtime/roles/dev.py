@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from noetl.catalog.playbooks import Registered
+from noetl.engine.catalog.playbooks import Registered
 from noetl.errors import NoetlError
-from noetl.playbook.checked import CheckedPlaybook
+from noetl.language.playbook.checked_playbook import CheckedPlaybook
+from noetl.runtime.commands.catalog import read_playbook
 from noetl.runtime.config import load_settings
-from noetl.runtime.confining import confine_tasks
-from noetl.runtime.own_nats import open_own_nats
-from noetl.runtime.playbook_files import read_playbook
+from noetl.runtime.confinement import confine_tasks
+from noetl.runtime.nats.embedded import open_own_nats
 from noetl.runtime.roles.server import Serving, open_server
 from noetl.runtime.service import Stopping, run_role
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 
 LOOK_SECONDS = 0.5
 _SUFFIXES = (".yaml", ".yml")

@@ -7,15 +7,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from noetl.runtime.config import load_settings
-from noetl.runtime.leftovers import bringing_leftovers
-from noetl.runtime.role_metrics import open_materializer_metrics
+from noetl.runtime.metrics.roles import open_materializer_metrics
 from noetl.runtime.service import run_role
-from noetl.runtime.settings import Settings
-from noetl.runtime.stream_keys import StreamKeys
-from noetl.runtime.streams import open_stream
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.streams.opening import open_stream
 from noetl.runtime.wiring import open_runtime
-from noetl.runtime.write_path import changes_of, open_materializer, open_shadow
-from noetl.runtime.write_path_watch import watching
+from noetl.runtime.write_path.leftovers import bringing_leftovers
+from noetl.runtime.write_path.message_keys import StreamKeys
+from noetl.runtime.write_path.movers import changes_of, open_materializer, open_shadow
+from noetl.runtime.write_path.watch import watching
 
 
 def run_materializer(tell: Callable[[str], None]) -> int:

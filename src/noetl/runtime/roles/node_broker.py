@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from noetl.errors import ConfigError, Unsupported
-from noetl.payloads.broker import Broker
-from noetl.payloads.memfd import is_available
+from noetl.kernel.payloads.shared_memory.broker import Broker
+from noetl.kernel.payloads.shared_memory.memfd import is_available
 from noetl.runtime.config import load_settings
-from noetl.runtime.fabric import MIB, broker_socket
+from noetl.runtime.payloads.tiers import MIB, broker_socket
 from noetl.runtime.service import Stopping, ended_early, run_role
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 
 
 def run_node_broker(tell: Callable[[str], None]) -> int:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from noetl.runtime.config import load_settings
 from noetl.runtime.notary import notary_of, sign_on
 from noetl.runtime.service import Stopping, ended_early, run_role
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import open_runtime
 
 if TYPE_CHECKING:
-    from noetl.ledger.chain.heads import Head
+    from noetl.kernel.ledger.chain.heads import Head
 
 
 def run_notary(tell: Callable[[str], None]) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from noetl.project.stores import DEFAULT
+from noetl.kernel.projections.stores.by_type import DEFAULT
 from noetl.runtime.config import load_settings
-from noetl.runtime.projector import open_far_projector, open_projector, projector_name
-from noetl.runtime.role_metrics import open_projector_metrics
+from noetl.runtime.metrics.roles import open_projector_metrics
+from noetl.runtime.projections.projector import open_far_projector, open_projector, projector_name
 from noetl.runtime.service import run_role
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import open_runtime
 
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from noetl.runtime.config import load_settings
-from noetl.runtime.relay import check_relayed, open_relay, relay_name
-from noetl.runtime.role_metrics import open_relay_metrics
+from noetl.runtime.metrics.roles import open_relay_metrics
 from noetl.runtime.service import Stopping, ended_early, run_role
-from noetl.runtime.settings import Settings
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.streams.relay import check_relayed, open_relay, relay_name
 from noetl.runtime.wiring import open_runtime
 
 

@@ -6,18 +6,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from noetl import __version__
-from noetl.runtime.background import open_background
+from noetl.runtime.assembly.background import open_background, open_sources
+from noetl.runtime.assembly.engine import open_engine
+from noetl.runtime.assembly.pipelines import open_pipelines
 from noetl.runtime.config import load_settings
-from noetl.runtime.engine import open_engine
-from noetl.runtime.pipelines import open_pipelines
-from noetl.runtime.role_endpoint import open_endpoint
+from noetl.runtime.metrics.endpoint import open_endpoint
+from noetl.runtime.metrics.process import Metrics
+from noetl.runtime.metrics.write_path import open_waiting
 from noetl.runtime.service import run_role
-from noetl.runtime.settings import Settings
-from noetl.runtime.sources import open_sources
-from noetl.runtime.telemetry import Metrics
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import open_runtime
-from noetl.runtime.write_path_metrics import open_waiting
-from noetl.runtime.write_path_watch import watching
+from noetl.runtime.write_path.watch import watching
 
 
 def run_scheduler(tell: Callable[[str], None]) -> int:

@@ -8,28 +8,27 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from noetl import __version__
-from noetl.api.listening import shown_url
+from noetl.api.connections.listening import shown_url
 from noetl.api.serve import serve
 from noetl.api.services import Services
-from noetl.catalog.playbooks import Catalog
-from noetl.dispatch.engine import Engine
-from noetl.runtime.background import open_background
+from noetl.engine.catalog.playbooks import Catalog
+from noetl.engine.dispatch.engine import Engine
+from noetl.runtime.assembly.background import open_background, open_sources
+from noetl.runtime.assembly.curated import open_curated
+from noetl.runtime.assembly.engine import open_engine
+from noetl.runtime.assembly.pipelines import open_functions, open_pipelines
+from noetl.runtime.assembly.queries import open_queries
 from noetl.runtime.config import load_settings
-from noetl.runtime.confining import confine_tasks
-from noetl.runtime.curated import open_curated
-from noetl.runtime.engine import open_engine
-from noetl.runtime.pipelines import open_functions, open_pipelines
-from noetl.runtime.projector import open_server_projector
-from noetl.runtime.queries import open_queries
+from noetl.runtime.confinement import confine_tasks
+from noetl.runtime.metrics.process import Metrics
+from noetl.runtime.metrics.write_path import open_waiting
+from noetl.runtime.projections.projector import open_server_projector
 from noetl.runtime.roles.server_services import admission_of, services_of
 from noetl.runtime.roles.worker import open_local_worker
 from noetl.runtime.service import Stopping, ended_early, run_role
-from noetl.runtime.settings import Settings
-from noetl.runtime.sources import open_sources
-from noetl.runtime.telemetry import Metrics
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.runtime.write_path import open_write_path
-from noetl.runtime.write_path_metrics import open_waiting
+from noetl.runtime.write_path.movers import open_write_path
 
 
 @dataclass(frozen=True)

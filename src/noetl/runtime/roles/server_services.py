@@ -7,32 +7,31 @@ from collections.abc import Callable
 from functools import cache, partial
 
 from noetl import __version__
-from noetl.api.hook_gate import HookLimits
-from noetl.api.listening import is_loopback
+from noetl.api.access.hooks import HookLimits
+from noetl.api.connections.listening import is_loopback
 from noetl.api.services import Services
-from noetl.catalog.evaluating import Evaluating
-from noetl.credentials.local_token import make_local_token
-from noetl.credentials.store import CredentialStore
-from noetl.credentials.tokens import ApiTokens
-from noetl.credentials.worker_secret import make_worker_secret
-from noetl.curated.reading import CuratedReads
-from noetl.dispatch.engine import Engine
+from noetl.engine.catalog.evaluation import Evaluating
+from noetl.engine.dispatch.engine import Engine
 from noetl.errors import ConfigError
+from noetl.kernel.stream.write_path.facts import Facts
 from noetl.model.stream import Scope
 from noetl.pipelines.pipelines import Pipelines
-from noetl.query.queries import Queries
-from noetl.runtime.engine import catalog_of, producer_of
+from noetl.runtime.assembly.engine import catalog_of, producer_of
+from noetl.runtime.assembly.pipelines import files_of
+from noetl.runtime.metrics.process import Metrics
 from noetl.runtime.outgoing import rights_of
-from noetl.runtime.pipelines import files_of
 from noetl.runtime.secrets import LocalSecrets, open_keyring
 from noetl.runtime.server_limits import limits_of
-from noetl.runtime.settings import Settings
-from noetl.runtime.streams import mirrors
-from noetl.runtime.telemetry import Metrics
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.streams.opening import mirrors
 from noetl.runtime.wiring import Runtime
-from noetl.runtime.write_path_choice import lacking
-from noetl.schedule.scheduler import Scheduler
-from noetl.stream.facts import Facts
+from noetl.runtime.write_path.choice import lacking
+from noetl.services.credentials.local_secrets import make_local_token, make_worker_secret
+from noetl.services.credentials.store import CredentialStore
+from noetl.services.credentials.tokens import ApiTokens
+from noetl.services.curated.reads import CuratedReads
+from noetl.services.query.queries import Queries
+from noetl.services.schedule.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
 

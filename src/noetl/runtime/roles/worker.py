@@ -6,25 +6,25 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from noetl import __version__
-from noetl.credentials.secret import Secret
-from noetl.dispatch.engine import Engine
-from noetl.execute.worker import Worker
+from noetl.engine.dispatch.engine import Engine
+from noetl.engine.worker.worker import Worker
 from noetl.pipelines.pipelines import Pipelines
-from noetl.runtime.awaited_server import Waiting
+from noetl.runtime.assembly.engine import open_engine, open_worker, producer_of
+from noetl.runtime.assembly.pipelines import open_pipelines, open_task_worker
 from noetl.runtime.config import load_settings
-from noetl.runtime.confining import confine_tasks
-from noetl.runtime.engine import open_engine, open_worker, producer_of
-from noetl.runtime.local_token import local_token_for
-from noetl.runtime.pipelines import open_pipelines, open_task_worker
-from noetl.runtime.remote_worker import open_remote_worker
-from noetl.runtime.role_endpoint import open_endpoint
+from noetl.runtime.confinement import confine_tasks
+from noetl.runtime.metrics.endpoint import open_endpoint
+from noetl.runtime.metrics.process import Metrics
+from noetl.runtime.metrics.worker import FarWorkerMetrics, WorkerMetrics
+from noetl.runtime.metrics.write_path import open_waiting
+from noetl.runtime.remote.awaited_server import Waiting
+from noetl.runtime.remote.local_token import local_token_for
+from noetl.runtime.remote.worker import open_remote_worker
 from noetl.runtime.service import Stopping, ended_early, registered, run_role
-from noetl.runtime.settings import Settings
-from noetl.runtime.telemetry import Metrics
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
-from noetl.runtime.worker_metrics import FarWorkerMetrics, WorkerMetrics
-from noetl.runtime.write_path_metrics import open_waiting
-from noetl.runtime.write_path_watch import watching
+from noetl.runtime.write_path.watch import watching
+from noetl.services.credentials.secret import Secret
 
 
 def run_worker(tell: Callable[[str], None], *, slots: int | None, url: str | None, token: str | None) -> int:

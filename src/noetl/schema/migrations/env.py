@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the revisions on the connection handed over by `noetl.runtime.migrate`."""
+"""Alembic's entry: runs the revisions on the connection handed over by `noetl.runtime.postgres.migrations`."""
 
 from alembic import context
 

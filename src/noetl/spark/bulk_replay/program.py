@@ -14,12 +14,12 @@ from noetl.errors import Unavailable
 from noetl.spark.bulk_replay.progress import Listener
 from noetl.spark.bulk_replay.shard import ANSWERS, fold_shards
 from noetl.spark.bulk_replay.work import Asked, BulkWork
-from noetl.spark.working import is_connect
+from noetl.spark.drivers.ongoing_work import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from noetl.spark.programs import Call
+    from noetl.spark.drivers.programs import Call
 
 _LOCAL = "127.0.0.1"
 

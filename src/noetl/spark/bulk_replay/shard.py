@@ -13,23 +13,32 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from noetl.errors import NoetlError
-from noetl.project.folds.fold import Fold, FoldedRow
-from noetl.project.folds.state import FoldState
-from noetl.project.folds.sums import Sums, bucket
-from noetl.project.folds.wanted import Rows
-from noetl.project.garbage import seldom_searched
-from noetl.project.upcast import Upcasters
+from noetl.kernel.projections.folds.checksum import Sums, bucket
+from noetl.kernel.projections.folds.fold import Fold, FoldedRow
+from noetl.kernel.projections.folds.state import FoldState
+from noetl.kernel.projections.folds.wanted import Rows
+from noetl.kernel.projections.gc_tuning import seldom_searched
+from noetl.kernel.projections.upcast import Upcasters
 from noetl.spark.bulk_replay.claims import Claims
-from noetl.spark.bulk_replay.decoding import ALL, HEARD, heard_events, whole_events
-from noetl.spark.bulk_replay.fields import FieldsReading
+from noetl.spark.bulk_replay.code_transfer import is_ours, unpacked
+from noetl.spark.bulk_replay.event_decoder import ALL, HEARD, heard_events, whole_events
+from noetl.spark.bulk_replay.events import batches, ledger_options
 from noetl.spark.bulk_replay.progress import Teller
-from noetl.spark.bulk_replay.reading import batches, ledger_options
-from noetl.spark.bulk_replay.shipping import is_ours, unpacked
-from noetl.spark.bulk_replay.stored import stored_sums
 from noetl.spark.bulk_replay.work import BulkWork, Failure, ShardAnswer, ShardPart, row_fields
 
 if TYPE_CHECKING:
     import pyarrow
+import asyncio
+from typing import Final
+
+from noetl.kernel.payloads.fields import FieldsReader
+from noetl.kernel.projections.field_witness import Lost, Witness
+from noetl.kernel.projections.folds.checksum import text_number
+from noetl.model.broken_stream import BrokenStream
+from noetl.model.stream import SHARD_COUNT, Scope
+from noetl.spark.source.connections import given, transaction
+from noetl.spark.source.options import SourceOptions
+from noetl.spark.source.payload_store import open_store
 
 ANSWERS = "shard int, answer binary"
 
@@ -128,3 +137,84 @@ class _Folding:
 
     def _claiming(self, fold: Fold) -> Fold:
         return replace(fold, key=lambda event: self.claims.noted(fold.projection, fold.key(event)))
+
+
+class FieldsReading:
+    """What a single process does by `FieldsReader` and `Witness`, without an event loop of its own."""
+
+    def __init__(self, work: BulkWork, shard: int, *, watched: bool) -> None:
+        """Take the whole work and the shard; a comparison is watched."""
+        url = ledger_options(work).payloads_url
+        store = open_store(url) if url else None
+        self._erased = work.asked.erased
+        stopped = [one for one in work.asked.stopped if one.shard == shard]
+        self._reader = FieldsReader(store, self._is_erased, stopped=stopped)
+        self._witness = Witness(store) if watched and store is not None else None
+        self._runner = asyncio.Runner()
+
+    @property
+    def broken(self) -> list[BrokenStream]:
+        """The streams with fields that cannot be read."""
+        return self._reader.broken
+
+    @property
+    def lost(self) -> list[Lost]:
+        """The fields that folds did not get."""
+        return [] if self._witness is None else self._witness.lost
+
+    def watching(self, folds: tuple[Fold, ...]) -> tuple[Fold, ...]:
+        """Return the folds, watched where that is asked for."""
+        return folds if self._witness is None else self._witness.folds(folds)
+
+    def groups(self, page: list[Any]) -> Iterator[list[Any]]:
+        """Give the events of a page that can be folded, in groups that memory has room for."""
+        if not any(map(self._reader.has_work, page)):
+            yield page
+            return
+        for group in self._reader.divided(page):
+            if self._witness is not None:
+                self._runner.run(self._witness.expect(group))
+            read = self._runner.run(self._reader.read(group))
+            if self._witness is not None:
+                self._witness.check(read)
+            yield read
+
+    def close(self) -> None:
+        """Read no more."""
+        self._runner.close()
+
+    async def _is_erased(self, _tenant_id: str) -> bool:
+        return self._erased
+
+
+# One statement, so one moment: the rows are those that the checkpoint speaks of. Rows of a shard there is not, which no
+# projector wrote, are counted with the first.
+_ROWS: Final = f"""
+SELECT c.position AS checkpoint, p.tenant_id, p.organization_id, p.projection, p.row_id, p.execution_id,
+       p.shard::integer AS shard, p.first_position, p.last_position, p.fold_version, p.checksum, p.state::text AS state
+FROM noetl.projection_checkpoint AS c LEFT JOIN noetl.projection AS p
+  ON (p.shard = c.shard OR (c.shard = 0 AND p.shard NOT BETWEEN 0 AND {SHARD_COUNT - 1}))
+ AND p.tenant_id = {given(0, "text")} AND p.organization_id = {given(1, "text")}
+WHERE c.shard = {given(2, "smallint")}
+"""  # noqa: S608 - values are bound
+
+
+def stored_sums(options: SourceOptions, scope: Scope, shard: int) -> tuple[int, Sums, int]:
+    """Return the checkpoint of a shard, the sums of its stored rows, and how many are not what their checksum says."""
+    sums, unsound, checkpoint = Sums(), 0, 0
+    with transaction(options) as reading:
+        for batch in reading.batches(_ROWS, (scope.tenant_id, scope.organization_id, shard)):
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                checkpoint = row[0]
+                if row[4] is not None and not _summed(sums, *row[1:]):
+                    unsound += 1
+    return checkpoint, sums, unsound
+
+
+def _summed(
+    sums: Sums, tenant_id: str, organization_id: str, projection: str, row_id: str, execution_id: int, shard: int,
+    first: int, last: int, version: int, checksum: str, state: str,
+) -> bool:  # fmt: skip
+    number = text_number((tenant_id, organization_id, projection, row_id), version, state.encode())
+    sums.count(projection, row_id, number, (execution_id, shard, first, last))
+    return f"{number:064x}" == checksum

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
+from noetl.kernel.projections.field_witness import Lost
+from noetl.kernel.projections.folds.fold import FoldedRow, RowKey
 from noetl.model.broken_stream import BrokenStream
 from noetl.model.dataset import FileEntry
 from noetl.model.stream import Scope
-from noetl.project.folds.fold import FoldedRow, RowKey
-from noetl.project.witness import Lost
-from noetl.spark.lake import Lake
+from noetl.spark.lake.storage import Lake
 
 RowFields = tuple[tuple[str, ...], int, int, int, int, int, dict[str, Any]]
 """A folded row as it travels: its name, fold version, execution, shard, first and last position, and itself."""

@@ -18,13 +18,12 @@ from noetl.errors import Conflict, NoetlError
 from noetl.faults import reach
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
+from noetl.spark.drivers.programs import Call
 from noetl.spark.event_lake.checkpoints import planned_mark
-from noetl.spark.event_lake.compacting import Day, crowded_files
+from noetl.spark.event_lake.compaction import Day, crowded_files
 from noetl.spark.event_lake.definition import JOB, day_of, next_state, partition_of
-from noetl.spark.event_lake.desk import Desk
-from noetl.spark.event_lake.files import written
-from noetl.spark.event_lake.rows import first_versions, lake_rows
-from noetl.spark.programs import Call
+from noetl.spark.event_lake.files import first_versions, lake_rows, written
+from noetl.spark.event_lake.worker_requests import Desk
 from noetl.spark.source.options import source_options
 
 if TYPE_CHECKING:

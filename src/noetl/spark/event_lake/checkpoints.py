@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from noetl.errors import ConfigError, Corrupt
 from noetl.model.mark import Mark
-from noetl.spark.lake import Lake
+from noetl.spark.lake.storage import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,13 +1,17 @@
-"""What the event lake is as a dataset: its DAG, its columns, and the marks its commits stand at. Values only."""
+"""What the event lake is as a dataset: its DAG, columns and marks, and the condition for time travel. Values only."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from noetl.model.dataset import partition_key
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
 from noetl.spark.source.columns import SPARK_TYPES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 DAG: Final = "noetl_lake"
 JOB: Final = "events"
@@ -78,3 +82,14 @@ def next_state(state: dict[str, Any], **changed: Any) -> dict[str, Any]:
 def kept_statistics(stats: dict[str, Any]) -> dict[str, Any]:
     """Return what is worth knowing of a file without opening it: manifests are stored anew with every commit."""
     return {name: found for name, found in stats.items() if name in _KEPT_STATISTICS}
+
+
+def condition(mark: Mark) -> str:
+    """Return the SQL that is true of events up to a mark."""
+    cases = " ".join(f"WHEN {shard} THEN {position}" for shard, position in enumerate(mark.positions))
+    return f"position <= CASE shard {cases} END"
+
+
+def rows_upto(events: DataFrame, mark: Mark) -> DataFrame:
+    """Return the events up to a mark."""
+    return events.filter(condition(mark))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from noetl.spark.lake import Lake
-from noetl.spark.operators.batching import run_batch
+from noetl.spark.drivers.ongoing_work import Interrupted, working
+from noetl.spark.drivers.protocol import MakeUnique, WorkResult
+from noetl.spark.lake.storage import Lake
+from noetl.spark.operators.attempt import ended_well, place_of, task_session
+from noetl.spark.operators.batch import run_batch
 from noetl.spark.operators.failures import failed
-from noetl.spark.operators.running import ended_well, place_of, task_session
-from noetl.spark.protocol import MakeUnique, WorkResult
-from noetl.spark.uniqueness import unique_write
-from noetl.spark.working import Interrupted, working
+from noetl.spark.operators.uniqueness import unique_write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

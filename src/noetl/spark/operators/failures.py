@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from noetl.errors import Damaged, NoetlError
-from noetl.spark.integrity.spark_errors import damage_told
-from noetl.spark.protocol import Work, WorkResult
-from noetl.spark.working import Interrupted, interrupted
+from noetl.spark.drivers.ongoing_work import Interrupted, interrupted
+from noetl.spark.drivers.protocol import Work, WorkResult
+from noetl.spark.lake.integrity.read_errors import damage_told
 
 _PASSING: Final = (
     "executor lost",

@@ -11,8 +11,8 @@ from noetl.model.task import CheckResult
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from noetl.spark.lake import Lake
-    from noetl.spark.protocol import Work
+    from noetl.spark.drivers.protocol import Work
+    from noetl.spark.lake.storage import Lake
 
 
 @dataclass(frozen=True)

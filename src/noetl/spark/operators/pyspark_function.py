@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame
 
 from noetl.errors import InputError
 from noetl.model.dataset import partition_values
+from noetl.spark.drivers.ongoing_work import stop_asked
 from noetl.spark.operators.port import Given, Made, TaskContext
-from noetl.spark.working import stop_asked
 
 
 def pyspark_function(given: Given) -> Made:

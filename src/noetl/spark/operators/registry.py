@@ -8,10 +8,9 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from noetl.errors import InputError
-from noetl.spark.operators.compact import compact
+from noetl.spark.operators.built_in import compact, quality_check
 from noetl.spark.operators.port import Operator
 from noetl.spark.operators.pyspark_function import pyspark_function
-from noetl.spark.operators.quality_check import quality_check
 from noetl.spark.operators.spark_sql import spark_sql
 
 GROUP: Final = "noetl.operators"

@@ -16,16 +16,16 @@ from sqlglot import exp
 from noetl.model.dataset import partition_values
 from noetl.model.lineage import Lineage
 from noetl.model.task import PartitionWrite
-from noetl.spark.lake import Lake
-from noetl.spark.lineage import marked, told_lineage
-from noetl.spark.operators.running import column_types, place_of
+from noetl.spark.drivers.ongoing_work import is_connect
+from noetl.spark.drivers.protocol import Work
+from noetl.spark.lake.reader import TASK, frame_of
+from noetl.spark.lake.storage import Lake
+from noetl.spark.lake.writer import shaped, write_batch
+from noetl.spark.operators.attempt import column_types, place_of
+from noetl.spark.operators.lineage import marked, told_lineage
 from noetl.spark.operators.spark_sql import job_query, refuse_other_relations
-from noetl.spark.protocol import Work
-from noetl.spark.query_tree import one_query
-from noetl.spark.reading import TASK, frame_of
-from noetl.spark.separable_joins import NotSeparable
-from noetl.spark.working import is_connect
-from noetl.spark.writing import shaped, write_batch
+from noetl.spark.queries.combined_joins import NotSeparable
+from noetl.spark.queries.tree import one_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

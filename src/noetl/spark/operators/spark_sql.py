@@ -8,9 +8,9 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from noetl.errors import InputError
+from noetl.spark.drivers.protocol import Work
 from noetl.spark.operators.port import Given, Made
-from noetl.spark.protocol import Work
-from noetl.spark.query_tree import one_query
+from noetl.spark.queries.tree import one_query
 
 
 def spark_sql(given: Given) -> Made:

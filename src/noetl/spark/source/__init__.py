@@ -22,7 +22,7 @@ SETTINGS: Final = {
 
 def register(session: SparkSession) -> None:
     """Make `format("noetl")` known in a session of ours, with its secrets kept."""
-    from noetl.spark.source.source import LedgerSource
+    from noetl.spark.source.data_source import LedgerSource
 
     session.dataSource.register(LedgerSource)
     for name, value in SETTINGS.items():

@@ -13,18 +13,18 @@ from typing import Any, Final
 import pyarrow as pa
 
 from noetl.errors import ConfigError, HistoryNotKept
-from noetl.ledger.archive.partition import partition_of
-from noetl.ledger.archive.reading import Archives
-from noetl.ledger.archive.rows import not_kept
-from noetl.ledger.database import Database
-from noetl.ledger.history import History, open_history
+from noetl.kernel.ledger.archive.partition import partition_of
+from noetl.kernel.ledger.archive.reader import Archives
+from noetl.kernel.ledger.archive.rows import not_kept
+from noetl.kernel.ledger.history import History, open_history
+from noetl.kernel.ledger.postgres.database import Database
 from noetl.model.event import Event
-from noetl.spark.source.connecting import Transaction
+from noetl.spark.source.connections import Transaction
 from noetl.spark.source.options import SourceOptions
-from noetl.spark.source.planning import Executions, Place, Range
+from noetl.spark.source.payload_store import open_store
+from noetl.spark.source.ranges import Executions, Place, Range
 from noetl.spark.source.statement import Condition, Statement, meets, scoped
-from noetl.spark.source.stores import open_store
-from noetl.spark.source.upcasting import SourceUpcasters, as_batch
+from noetl.spark.source.upcasters import SourceUpcasters, as_batch
 
 _BATCH_EVENTS: Final = 5_000
 _REACHED: Final = (

@@ -15,7 +15,7 @@ from pyspark.sql import datasource as spark
 
 from noetl.model.event import time_text
 from noetl.model.mark import MAX_POSITION
-from noetl.model.shard import SHARD_COUNT
+from noetl.model.stream import SHARD_COUNT
 from noetl.spark.source.columns import JSON, POSTGRES_TYPES
 from noetl.spark.source.statement import Condition
 

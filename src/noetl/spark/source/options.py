@@ -14,9 +14,8 @@ from typing import Any, Final
 from noetl.errors import InputError, NoetlError
 from noetl.model.event import parse_time
 from noetl.model.mark import Mark
-from noetl.model.shard import SHARD_COUNT
-from noetl.model.stream import Scope
-from noetl.spark.source.stores import store_url
+from noetl.model.stream import SHARD_COUNT, Scope
+from noetl.spark.source.payload_store import store_url
 
 URL_VARIABLE: Final = "NOETL_DATABASE_URL"
 PARTITION_EVENTS: Final = 50_000

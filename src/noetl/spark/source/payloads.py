@@ -17,10 +17,10 @@ import msgspec
 import pyarrow as pa
 
 from noetl.errors import Denied, InputError, Unsupported
+from noetl.kernel.payloads.codec import ARROW_STREAM, JSON, decode_json, decode_table
 from noetl.model.payload_ref import FRAMES, PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.codec import ARROW_STREAM, JSON, decode_json, decode_table
-from noetl.spark.source.stores import open_store, store_url
+from noetl.spark.source.payload_store import open_store, store_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,9 +11,9 @@ from typing import Any
 
 from noetl.model.event import Event, time_text
 from noetl.spark.source.columns import NAMES, NEVER_UPCAST, selected
-from noetl.spark.source.connecting import given, given_list
+from noetl.spark.source.connections import given, given_list
 from noetl.spark.source.options import SourceOptions
-from noetl.spark.source.planning import Place, Range
+from noetl.spark.source.ranges import Place, Range
 
 
 @dataclass(frozen=True)

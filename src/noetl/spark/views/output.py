@@ -8,7 +8,7 @@ import msgspec
 
 from noetl.faults import reach
 from noetl.model.task import TaskGrant
-from noetl.spark.programs import Call
+from noetl.spark.drivers.programs import Call
 from noetl.spark.views.query import KEPT, KEY, VALUE, condition, rolled, shaped
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class DatasetOutput:
 
 def written(rows: DataFrame, grant: TaskGrant, call: Call) -> list[dict[str, Any]]:
     """Write rows as files of an attempt and return what the worker commits."""
-    from noetl.spark.obstore_rows import Place
-    from noetl.spark.writing import write_output
+    from noetl.spark.lake.executor_rows import Place
+    from noetl.spark.lake.writer import write_output
 
     place = Place(task_id=grant.lease.task_id, attempt=grant.lease.attempt, partition_key=grant.partition_key)
     return [msgspec.to_builtins(one) for one in write_output(rows, grant.targets[0], place, call.lake, types={})]

@@ -12,17 +12,16 @@ from noetl.errors import ConfigError, InputError, NoetlError, Unsupported
 from noetl.faults import reach
 from noetl.model.event import time_text
 from noetl.model.stream import Scope
+from noetl.spark.drivers.ongoing_work import is_connect
+from noetl.spark.drivers.programs import Call
 from noetl.spark.event_lake.checkpoints import prove_shared
-from noetl.spark.programs import Call
+from noetl.spark.lake.writer import own_session_settings
 from noetl.spark.source import register
 from noetl.spark.source.options import source_options
-from noetl.spark.views.checkpoint import Checkpoint, Planned
-from noetl.spark.views.late import LATE_SOURCE, late_options, register_late
+from noetl.spark.views.dataset_changes import DatasetChanges
+from noetl.spark.views.late_events import LATE_SOURCE, Checkpoint, Planned, late_options, register_late
 from noetl.spark.views.output import DatasetOutput, Output, RowsOutput
 from noetl.spark.views.query import hold_streamed, result_of, schema_of
-from noetl.spark.views.refreshing import DatasetChanges
-from noetl.spark.working import is_connect
-from noetl.spark.writing import own_session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

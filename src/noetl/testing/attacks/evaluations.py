@@ -11,26 +11,26 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from noetl.alerts.document import parse_alerts
-from noetl.dag.ddl import NotAType
-from noetl.dag.ddl import spelled as spelled_by_author
-from noetl.dag.parse import parse as parse_dag
-from noetl.dag.schedule import schedule_problem
 from noetl.errors import InputError, TemplateFailed
+from noetl.language.alert.document import parse_alerts
+from noetl.language.dag.ddl import NotAType
+from noetl.language.dag.ddl import spelled as spelled_by_author
+from noetl.language.dag.parse import parse as parse_dag
+from noetl.language.dag.times import schedule_problem
+from noetl.language.playbook.checked_playbook import CheckedPlaybook
+from noetl.language.playbook.model import Accumulate
+from noetl.language.playbook.selection import accumulate, at_path
+from noetl.language.view.document import parse_view
 from noetl.model.dataset import Field
-from noetl.pipelines.arrow_types import schema_of
-from noetl.pipelines.json_rows import json_rows, table_of
-from noetl.pipelines.row_conditions import read_conditions
-from noetl.plan.partition_ranges import Selection, grid
-from noetl.plan.schema_rules import spelled as spelled_by_worker
-from noetl.playbook.checked import CheckedPlaybook
-from noetl.playbook.model import Accumulate
-from noetl.playbook.selection import accumulate, at_path
-from noetl.query.gate import read as read_query
-from noetl.schedule.cron import next_after
-from noetl.schedule.planning import plan
-from noetl.schedule.spec import Spec
-from noetl.views.document import parse_view
+from noetl.pipelines.explain.conditions import read_conditions
+from noetl.pipelines.plan.partition_ranges import Selection, grid
+from noetl.pipelines.plan.schema_rules import spelled as spelled_by_worker
+from noetl.pipelines.tables.column_types import schema_of
+from noetl.pipelines.tables.json_rows import json_rows, table_of
+from noetl.services.query.gate.gate import read as read_query
+from noetl.services.schedule.cron import next_after
+from noetl.services.schedule.planning import plan
+from noetl.services.schedule.spec import Spec
 
 _MANY: Final = 2_500
 _HEAD: Final = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: a, path: a/b}\n"

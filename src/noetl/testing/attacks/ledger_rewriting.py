@@ -7,10 +7,10 @@ from typing import Final
 import asyncpg
 import msgspec
 
-from noetl.ledger.chain.heads import tree_leaf
-from noetl.ledger.chain.links import NO_LINK, Link
-from noetl.ledger.normalizer import leaf_of
-from noetl.ledger.rows import COLUMNS, to_events
+from noetl.kernel.ledger.chain.heads import tree_leaf
+from noetl.kernel.ledger.chain.links import NO_LINK, Link
+from noetl.kernel.ledger.normalizer import leaf_of
+from noetl.kernel.ledger.rows import COLUMNS, to_events
 from noetl.model.merkle import MerkleFrontier, Subtree
 
 CHANGES: Final = {

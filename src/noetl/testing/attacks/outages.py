@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import IO
 
 from noetl.errors import Unavailable
-from noetl.ledger.memory import MemoryLedger
-from noetl.ledger.transition import Transition
+from noetl.kernel.ledger.memory import MemoryLedger
+from noetl.kernel.ledger.transition import Transition
+from noetl.kernel.payloads.objects.local import LocalBucket
+from noetl.kernel.projections.folds.organization.fold import FoldedRows
 from noetl.model.event import Appended
-from noetl.payloads.local import LocalBucket
-from noetl.project.work_rows import FoldedRows
 
 
 class Gate:

@@ -15,15 +15,15 @@ from typing import Final, Literal
 
 import psutil
 
-from noetl.runtime import migrate
-from noetl.runtime.embedded import EmbeddedServer
-from noetl.runtime.nats_server import NatsServer
+from noetl.runtime.nats.server import NatsServer
+from noetl.runtime.postgres import migrations
+from noetl.runtime.postgres.embedded import EmbeddedServer
 from noetl.testing.chaos.clock import WrongClocks
 from noetl.testing.chaos.disk import SmallDisk
 from noetl.testing.chaos.plan import Targets
 from noetl.testing.chaos.processes import RoleProcess, spark_processes
 from noetl.testing.chaos.s3_process import S3Process
-from noetl.testing.s3 import free_ports
+from noetl.testing.servers.s3 import free_ports
 
 WritePath = Literal["ledger", "shadow", "stream"]
 LEASE_SECONDS: Final = 5
@@ -55,7 +55,7 @@ class Installation:
         self._wrong_clocks = self.clocks.build()
         self.disk.mount()
         await asyncio.to_thread(self.database.start)
-        await asyncio.to_thread(migrate.upgrade, self.database.url())
+        await asyncio.to_thread(migrations.upgrade, self.database.url())
         await self._nats.start()
         await asyncio.to_thread(self._s3.start)
         for name, arguments in self._commands().items():

@@ -102,5 +102,5 @@ def spark_processes(roles: Iterable[RoleProcess]) -> list[psutil.Process]:
 
 def _is_spark(process: psutil.Process) -> bool:
     with suppress(psutil.NoSuchProcess):
-        return "java" in process.name() or "noetl.spark.driver" in process.cmdline()
+        return "java" in process.name() or "noetl.spark.drivers.main" in process.cmdline()
     return False

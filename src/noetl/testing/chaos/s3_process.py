@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from noetl.testing.s3 import command, free_ports, wait_for_bucket
+from noetl.testing.servers.s3 import command, free_ports, wait_for_bucket
 
 
 class S3Process:

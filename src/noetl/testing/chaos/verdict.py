@@ -10,7 +10,7 @@ import aiohttp
 import asyncpg
 import msgspec
 
-from noetl.runtime.pgpassword import SUPERUSER
+from noetl.runtime.postgres.password import SUPERUSER
 from noetl.testing.chaos.installation import Installation
 from noetl.testing.chaos.load import FACT_TYPE, Acknowledged
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from noetl.testing.simulation.faults import FAULTY_SECONDS, AnyFault, Fault, WriteFault
-from noetl.testing.simulation.playbooks import Shape
+from noetl.testing.simulation.world.playbooks import Shape
 
 LATE_WRITES, AMONG_THE_FIRST = 6, 10
 """How many writes are late, and among how many."""

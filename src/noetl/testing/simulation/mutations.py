@@ -14,19 +14,19 @@ from typing import Any, Final
 
 import msgspec
 
-from noetl.credentials.memory_tokens import MemoryTokens
-from noetl.dispatch.stores import EngineStores
-from noetl.ledger.transition import Fence, Transition
+from noetl.engine.dispatch.stores import EngineStores
+from noetl.engine.plan import decide
+from noetl.kernel.ledger.transition import Fence, Transition
+from noetl.kernel.projections.stores.memory import MemoryProjectionStore
 from noetl.model.lease import Proof
 from noetl.model.stream import Scope
-from noetl.plan import decide
-from noetl.project.memory import MemoryProjectionStore
+from noetl.services.credentials.memory_tokens import MemoryTokens
 from noetl.testing.simulation.aiming import SHOWN_IN
-from noetl.testing.simulation.chance import replaced
-from noetl.testing.simulation.outboxes import MemoryOutbox
-from noetl.testing.simulation.playbooks import Shape
-from noetl.testing.simulation.transitions import types_in
-from noetl.testing.simulation.watched import WatchedLedger
+from noetl.testing.simulation.checks.transitions import types_in
+from noetl.testing.simulation.checks.watched_ledger import WatchedLedger
+from noetl.testing.simulation.world.chance import replaced
+from noetl.testing.simulation.world.outboxes import MemoryOutbox
+from noetl.testing.simulation.world.playbooks import Shape
 
 Forgotten = tuple[str, str, str]
 """The type of an event, and the table and mode of the fence that it was recorded without."""

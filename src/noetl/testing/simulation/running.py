@@ -9,21 +9,21 @@ from typing import Any
 
 import msgspec
 
-from noetl.dispatch.engine import Engine
+from noetl.engine.dispatch.engine import Engine
 from noetl.errors import NoetlError, NotFound
-from noetl.testing.memory_engine import SCOPE
-from noetl.testing.simulation.chance import from_seed
-from noetl.testing.simulation.clock import DatabaseClock
-from noetl.testing.simulation.ending import check_end
+from noetl.testing.engines.memory import SCOPE
+from noetl.testing.simulation.checks.ending import check_end
+from noetl.testing.simulation.checks.watch import Broken, Line
 from noetl.testing.simulation.faults import FAULTY_SECONDS, Fault
-from noetl.testing.simulation.gate import Gate
-from noetl.testing.simulation.loop import SimulatedLoop, Stuck
 from noetl.testing.simulation.mutations import NONE, Mutation
-from noetl.testing.simulation.playbooks import Wanted
-from noetl.testing.simulation.process import Died, owner_of
 from noetl.testing.simulation.scenario import Scenario
-from noetl.testing.simulation.watch import Broken, Line
-from noetl.testing.simulation.world import World
+from noetl.testing.simulation.world.admission import Gate
+from noetl.testing.simulation.world.chance import from_seed
+from noetl.testing.simulation.world.clock import DatabaseClock
+from noetl.testing.simulation.world.loop import SimulatedLoop, Stuck
+from noetl.testing.simulation.world.playbooks import Wanted
+from noetl.testing.simulation.world.process import Died, owner_of
+from noetl.testing.simulation.world.world import World
 
 PATIENCE_SECONDS = 150.0
 """How long after the last fault everything must have ended."""

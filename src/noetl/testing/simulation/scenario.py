@@ -8,8 +8,8 @@ import msgspec
 
 from noetl.testing.simulation.aiming import SHOWN_IN, aim_of, aimed
 from noetl.testing.simulation.faults import AnyFault, planned
-from noetl.testing.simulation.playbooks import Shape, Wanted, wanted
-from noetl.testing.simulation.tokens import Act, acts
+from noetl.testing.simulation.world.playbooks import Shape, Wanted, wanted
+from noetl.testing.simulation.world.tokens import Act, acts
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):

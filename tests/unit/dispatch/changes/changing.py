@@ -7,13 +7,13 @@ from typing import Any
 
 from tests.unit.dispatch.tasks.ground import Ground
 
-from noetl.catalog.datasets import Datasets
-from noetl.dispatch.changes.backfill_rows import Backfill
-from noetl.dispatch.changes.changes import Changes
-from noetl.dispatch.changes.invalidating import Invalidation
-from noetl.ledger.history import History
+from noetl.kernel.ledger.history import History
 from noetl.model.ids import SnowflakeGenerator
-from noetl.testing.drafts import PRODUCER
+from noetl.pipelines.catalog.datasets.reader import Datasets
+from noetl.pipelines.changes.backfills.rows import Backfill
+from noetl.pipelines.changes.engine import Changes
+from noetl.pipelines.changes.invalidations import Invalidation
+from noetl.testing.samples.drafts import PRODUCER
 
 LEVELS = """
 name: shop

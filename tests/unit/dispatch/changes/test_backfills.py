@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from tests.unit.dispatch.changes.changing import LEVELS, Changing
 
-from noetl.dispatch.changes import backfills as backfills_module
-from noetl.dispatch.tasks.outbox import Outbox
 from noetl.errors import Conflict, InputError, NotFound
 from noetl.model.stream import Scope
 from noetl.model.task import TaskReport
-from noetl.plan import identity
+from noetl.pipelines.changes.backfills import requests as backfills_module
+from noetl.pipelines.plan import identity
+from noetl.pipelines.tasks.outbox import Outbox
 
 STATEFUL = """
 name: shop

@@ -12,7 +12,7 @@ from tests.unit.dispatch.tasks.ground import written
 from noetl.errors import InputError, NotFound
 from noetl.model.dataset import Field
 from noetl.model.task import TaskReport
-from noetl.plan import identity
+from noetl.pipelines.plan import identity
 
 JOIN = """
 name: shop

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.unit.dispatch.tasks.ground import Ground
 
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 
 
 @pytest.fixture

@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from noetl.catalog.bundles import read_bundle
-from noetl.catalog.dags import Dags, Deployed
-from noetl.dispatch.tasks.backoff import Backoff
-from noetl.dispatch.tasks.engine import TaskEngine
-from noetl.dispatch.tasks.local import LocalTasks
-from noetl.dispatch.tasks.rows import TaskRow
-from noetl.dispatch.tasks.run_states import Run
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.engine.dispatch.polling import Backoff
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.dataset import Field, FileEntry
 from noetl.model.ids import SnowflakeGenerator
 from noetl.model.stream import Scope
 from noetl.model.task import PartitionWrite, TaskGrant, TaskReport
-from noetl.payloads.memory import MemoryPayloadStore
-from noetl.testing.drafts import PRODUCER
+from noetl.pipelines.catalog.dags.bundles import read_bundle
+from noetl.pipelines.catalog.dags.registry import Dags, Deployed
+from noetl.pipelines.tasks.engine import TaskEngine
+from noetl.pipelines.tasks.local import LocalTasks
+from noetl.pipelines.tasks.rows import TaskRow
+from noetl.pipelines.tasks.run_states import Run
+from noetl.testing.samples.drafts import PRODUCER
 
 ORDERS = (Field("day", "string"), Field("amount", "int"))
 OPERATORS = {"made_up"}

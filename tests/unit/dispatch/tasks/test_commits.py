@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from tests.unit.dispatch.tasks.ground import ORDERS, Ground, written
 
-from noetl.dispatch.tasks.port import BaseMoved
 from noetl.model.dataset import Field, Manifest
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.task import CheckResult, TaskGrant, TaskReport
+from noetl.pipelines.tasks.port import BaseMoved
 
 APPENDS = """
 name: log

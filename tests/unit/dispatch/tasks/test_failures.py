@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.unit.dispatch.tasks.ground import DAG, Ground
 
-from noetl.dispatch.tasks import granting
-from noetl.dispatch.tasks.backoff import Backoff
+from noetl.engine.dispatch.polling import Backoff
 from noetl.errors import Conflict, Corrupt, LeaseLost, NoetlError, NotFound, Unavailable
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.stream import Scope
 from noetl.model.task import TaskGrant, TaskReport
+from noetl.pipelines.tasks import grants as granting
 
 BROKEN = TaskReport(status="error", error="no such table", error_kind="analysis")
 

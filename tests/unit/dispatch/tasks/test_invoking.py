@@ -17,12 +17,11 @@ from aiohttp.test_utils import TestServer
 from moto.server import ThreadedMotoServer
 from tests.unit.dispatch.tasks.ground import Ground
 
-from noetl.dispatch.tasks.invoking.aws_lambda import LambdaInvoker
-from noetl.dispatch.tasks.invoking.http import HttpInvoker
-from noetl.dispatch.tasks.invoking.port import Invokers
-from noetl.dispatch.tasks.invoking.runner import FunctionRunner
 from noetl.errors import InputError, NotFound, Unavailable
 from noetl.model.task import TaskGrant
+from noetl.pipelines.tasks.functions.aws import LambdaInvoker
+from noetl.pipelines.tasks.functions.http import HttpInvoker
+from noetl.pipelines.tasks.functions.runner import FunctionRunner, Invokers
 
 DAG = """
 name: outside

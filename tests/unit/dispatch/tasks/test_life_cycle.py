@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.unit.dispatch.tasks.ground import DAG, Ground
 
-from noetl.dispatch.tasks.backoff import Backoff
+from noetl.engine.dispatch.polling import Backoff
 from noetl.errors import InputError, LeaseLost, NotFound
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.task import TaskGrant
 
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import pytest
 from tests.unit.dispatch.tasks.ground import Ground
 
-from noetl.dispatch.tasks.backoff import Backoff
-from noetl.dispatch.tasks.outbox import Outbox, OutboxRow
+from noetl.engine.dispatch.polling import Backoff
 from noetl.errors import NotFound, OutsideUnavailable, Unavailable
-from noetl.ledger.database import Database
-from noetl.ledger.postgres import PostgresLedger
+from noetl.kernel.ledger.postgres.database import Database
+from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 from noetl.model.stream import Scope
+from noetl.pipelines.tasks.outbox import Outbox, OutboxRow
 
 
 class Recorder:

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from noetl.dispatch.reports.tasks import TOLD_BYTES, end, started
 from noetl.errors import ReportRefused
 from noetl.model.dataset import Field, FileEntry
 from noetl.model.lineage import Edge, Lineage
 from noetl.model.payload_ref import PayloadRef, payload_uri
 from noetl.model.task import CheckResult, PartitionWrite, TaskGrant, TaskInput, TaskLease, TaskReport, TaskTarget
+from noetl.pipelines.tasks.reports import TOLD_BYTES, end, started
 
 DIGEST = "a" * 64
 BUNDLE = PayloadRef(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetl.model.dataset import Field
-from noetl.plan.schema_rules import Evolve, judge, refusal, spelled, widens
+from noetl.pipelines.plan.schema_rules import Evolve, judge, refusal, spelled, widens
 
 BEFORE = (Field("id", "int", nullable=False), Field("amount", "decimal(10,2)"))
 

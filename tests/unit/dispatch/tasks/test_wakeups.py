@@ -13,17 +13,17 @@ import pytest
 from moto.server import ThreadedMotoServer
 from tests.unit.dispatch.tasks.ground import Ground
 
-from noetl.dispatch.signal import Signal
-from noetl.dispatch.tasks.wakeups.port import Wakeup
-from noetl.dispatch.tasks.wakeups.postgres import PostgresWakeups
-from noetl.dispatch.tasks.wakeups.sqs import SqsWakeups
+from noetl.engine.dispatch.polling import Signal
 from noetl.errors import ConfigError, NotFound, Unavailable
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
 from noetl.model.stream import Scope
-from noetl.runtime.pipelines import open_pipelines
-from noetl.runtime.settings import Settings
+from noetl.pipelines.tasks.wakeups.port import Wakeup
+from noetl.pipelines.tasks.wakeups.postgres import PostgresWakeups
+from noetl.pipelines.tasks.wakeups.sqs import SqsWakeups
+from noetl.runtime.assembly.pipelines import open_pipelines
+from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import open_runtime
-from noetl.testing.engine import until
+from noetl.testing.engines.short_leases import until
 
 SCOPE = Scope("default", "default")
 

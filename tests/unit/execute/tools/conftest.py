@@ -17,12 +17,12 @@ from typing import Any
 import psutil
 import pytest
 
+from noetl.engine.tools.port import Call, Credential
+from noetl.engine.tools.resources import WorkerResources
 from noetl.errors import NotFound
-from noetl.execute.resources import WorkerResources
-from noetl.execute.tools.port import Call, Credential
+from noetl.kernel.payloads.memory import MemoryPayloadStore
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.stream import Scope
-from noetl.payloads.memory import MemoryPayloadStore
 
 OWNER = Scope("acme", "sales")
 CallOf = Callable[..., Call]

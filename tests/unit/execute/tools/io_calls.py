@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from noetl.engine.tools.port import Call, Credential
 from noetl.errors import NotFound
-from noetl.execute.tools.port import Call, Credential
 from noetl.model.stream import Scope
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools.agent.tool import AgentTool
-from noetl.execute.tools.port import Call
+from noetl.engine.tools.agent.tool import AgentTool
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Call
 
 AGENTS = """
 import os

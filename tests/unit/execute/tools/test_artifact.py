@@ -9,10 +9,10 @@ import msgspec
 import pyarrow
 import pytest
 
-from noetl.execute.tools.artifact import ArtifactTool, ResultFetchTool
-from noetl.execute.tools.port import Call
+from noetl.engine.tools.artifact import ArtifactTool, ResultFetchTool
+from noetl.engine.tools.port import Call
+from noetl.kernel.payloads.codec import ARROW_STREAM, JSON, encode_json, encode_table
 from noetl.model.payload_ref import payload_uri
-from noetl.payloads.codec import ARROW_STREAM, JSON, encode_json, encode_table
 
 CallOf = Callable[..., Call]
 tool = ArtifactTool()

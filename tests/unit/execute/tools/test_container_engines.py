@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools.container.quantities import cpus, memory_bytes
-from noetl.execute.tools.container.tool import ContainerTool
-from noetl.execute.tools.port import Call
+from noetl.engine.tools.container.engine import cpus, memory_bytes
+from noetl.engine.tools.container.tool import ContainerTool
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Call
 
 CallOf = Callable[..., Call]
 tool = ContainerTool()

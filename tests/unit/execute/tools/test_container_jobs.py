@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools.container.manifest import HOLDER
-from noetl.execute.tools.container.tool import ContainerTool
-from noetl.execute.tools.port import Call, Credential
-from noetl.execute.tools.script import ScriptTool
+from noetl.engine.tools.container.manifest import HOLDER
+from noetl.engine.tools.container.tool import ContainerTool
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Call, Credential
+from noetl.engine.tools.programs.script import ScriptTool
 
 from .cluster_stand_in import StandIn, cluster_stand_in
 

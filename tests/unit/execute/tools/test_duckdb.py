@@ -13,10 +13,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools.duckdb import DuckdbTool
-from noetl.execute.tools.duckdb_secrets import Secret
-from noetl.execute.tools.port import Credential
+from noetl.engine.tools.duckdb.secrets import Secret
+from noetl.engine.tools.duckdb.tool import DuckdbTool
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Credential
 
 from .io_calls import Caller
 

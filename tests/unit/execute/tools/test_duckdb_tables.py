@@ -8,10 +8,10 @@ import msgspec
 import pyarrow as pa
 from tests.unit.execute.tools.conftest import CallOf, OwnersPayloads
 
-from noetl.execute.frame_rows import RowEnd
-from noetl.execute.gathered import table_of
-from noetl.execute.tools.duckdb import DuckdbTool
-from noetl.payloads.codec import ARROW_STREAM, JSON, encode_json, encode_table
+from noetl.engine.tools.duckdb.tool import DuckdbTool
+from noetl.engine.worker.frame_rows import RowEnd
+from noetl.engine.worker.reports import table_of
+from noetl.kernel.payloads.codec import ARROW_STREAM, JSON, encode_json, encode_table
 
 
 async def frame(payloads: OwnersPayloads, first: int, values: list[Any]) -> dict[str, Any]:

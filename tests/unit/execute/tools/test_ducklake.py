@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from noetl.execute.tools.ducklake import DucklakeTool, catalog_of
-from noetl.execute.tools.port import Call, Credential
+from noetl.engine.tools.duckdb.ducklake import DucklakeTool, catalog_of
+from noetl.engine.tools.port import Call, Credential
 
 CallOf = Callable[..., Call]
 

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools.gcs.tool import GcsTool
-from noetl.execute.tools.port import Call, Credential
+from noetl.engine.tools.gcs import GcsTool
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Call, Credential
 
 CallOf = Callable[..., Call]
 tool = GcsTool()

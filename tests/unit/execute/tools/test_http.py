@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools.http import HttpTool
-from noetl.execute.tools.port import Credential
+from noetl.engine.tools.http.tool import HttpTool
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Credential
 
 from .io_calls import Caller
 

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools import http_pool
-from noetl.execute.tools.http import HttpTool
+from noetl.engine.tools.http import pool
+from noetl.engine.tools.http.tool import HttpTool
+from noetl.engine.tools.outcome import Outcome
 
 from .io_calls import Caller
 
@@ -185,7 +185,7 @@ async def test_a_connection_in_doubt_is_not_used_again(caller: Caller, first: li
 
 
 async def test_connections_that_nobody_needs_are_closed(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_pool, "_IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.01)
     gone = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

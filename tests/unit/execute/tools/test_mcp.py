@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from noetl.execute.outcome import Outcome, Problem
-from noetl.execute.tools.mcp.tool import McpTool
-from noetl.execute.tools.port import Call, Credential
+from noetl.engine.tools.mcp.tool import McpTool
+from noetl.engine.tools.outcome import Outcome, Problem
+from noetl.engine.tools.port import Call, Credential
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
 PROGRAM = {"command": sys.executable, "args": [SERVER, "stdio"]}

@@ -12,10 +12,10 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.resources import WorkerResources
-from noetl.execute.tools.nats import NatsTool
-from noetl.execute.tools.port import Call, Credential
+from noetl.engine.tools.nats.tool import NatsTool
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Call, Credential
+from noetl.engine.tools.resources import WorkerResources
 
 pytestmark = pytest.mark.service
 

@@ -10,11 +10,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools import postgres_pool
-from noetl.execute.tools.port import Credential
-from noetl.execute.tools.postgres import PostgresTool
-from noetl.execute.tools.postgres_target import find_target
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Credential
+from noetl.engine.tools.postgres import pools
+from noetl.engine.tools.postgres.target import find_target
+from noetl.engine.tools.postgres.tool import PostgresTool
 
 from .io_calls import Caller
 
@@ -424,7 +424,7 @@ async def test_one_task_after_the_other_uses_the_same_session(caller: Caller) ->
 
 
 async def test_a_session_that_nobody_needs_is_closed(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_pool, "_IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(pools, "_IDLE_SECONDS", 0.01)
     gone = asyncio.Event()
     await good(caller, "SELECT 1 AS one")
 

@@ -10,11 +10,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from noetl.execute.tools import postgres_sql
-from noetl.execute.tools.port import Call, Credential
-from noetl.execute.tools.postgres_batch import run_batch
-from noetl.execute.tools.postgres_claim import ClaimFailed, open_claim
-from noetl.execute.tools.script_source import load_script
+from noetl.engine.tools.port import Call, Credential
+from noetl.engine.tools.postgres import sql
+from noetl.engine.tools.postgres.batch import run_batch
+from noetl.engine.tools.postgres.claim import ClaimFailed, open_claim
+from noetl.engine.tools.programs.source import load_script
 
 from .io_calls import Caller
 
@@ -241,7 +241,7 @@ async def test_a_batch_reads_each_script_once(
         read.append(script)
         return await load_script(script, call)
 
-    monkeypatch.setattr(postgres_sql, "load_script", loading)
+    monkeypatch.setattr(sql, "load_script", loading)
     scripts = [str(tmp_path / "save.sql")] * 2 + ["/no/where.sql"]
     calls = [caller.call(script=script, params={"id": at}) for at, script in enumerate(scripts, 1)]
     outcomes = await run_batch(calls, caller.resources)

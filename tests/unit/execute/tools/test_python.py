@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools.port import Call, Held
-from noetl.execute.tools.python import PythonTool
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Call, Held
+from noetl.engine.tools.python.tool import PythonTool
+from noetl.language.templates.result_view import View
 from noetl.model.stream import Scope
-from noetl.playbook.views import View
 
 CallOf = Callable[..., Call]
 

@@ -9,8 +9,8 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
 
-from noetl.execute.tools.port import Call
-from noetl.execute.tools.python import PythonTool
+from noetl.engine.tools.port import Call
+from noetl.engine.tools.python.tool import PythonTool
 
 CallOf = Callable[..., Call]
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from noetl.execute.outcome import Problem
-from noetl.execute.resources import WorkerResources
-from noetl.execute.tools.port import Call
-from noetl.execute.tools.python import PythonTool
-from noetl.execute.tools.python_pool import Answer, PythonPool, Request, Variant
+from noetl.engine.tools.outcome import Problem
+from noetl.engine.tools.port import Call
+from noetl.engine.tools.python.pool import Answer, PythonPool, Request, Variant
+from noetl.engine.tools.python.tool import PythonTool
+from noetl.engine.tools.resources import WorkerResources
 
 CallOf = Callable[..., Call]
 
@@ -212,7 +212,7 @@ async def test_a_killed_worker_takes_its_busy_processes_along(processes: Any) ->
     """INV-47."""
     worker = f"""
 import asyncio, sys
-from noetl.execute.tools.python_pool import PythonPool, Request, Variant
+from noetl.engine.tools.python.pool import PythonPool, Request, Variant
 code = {STARTS_A_CHILD + "while True: pass"!r}
 asked = Request("digest", code, {{"place": {str(processes.place)!r}}}, {{}})
 asyncio.run(PythonPool(1, 10).run(Variant("owner", sys.executable, 256), asked, None))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from noetl.engine.tools.port import Call
+from noetl.engine.tools.registry import LazyTool, known_kinds, load_tools
 from noetl.errors import ConfigError
-from noetl.execute.tools.port import Call
-from noetl.execute.tools.registry import LazyTool, known_kinds, load_tools
 
 CallOf = Callable[..., Call]
 
@@ -21,7 +21,7 @@ class WeatherTool:
     def __init__(self, unit="C"):
         self.unit = unit
     async def run(self, call):
-        from noetl.execute.outcome import Outcome
+        from noetl.engine.tools.outcome import Outcome
         return Outcome(data=self.unit)
 """
 
@@ -47,7 +47,7 @@ def test_every_built_in_kind_can_be_loaded(kind: str) -> None:
 def test_the_registry_loads_no_tool_before_its_first_use() -> None:
     code = """
 import sys
-from noetl.execute.tools.registry import known_kinds, load_tools
+from noetl.engine.tools.registry import known_kinds, load_tools
 assert set(load_tools()) == known_kinds()
 print(sorted({"duckdb", "nats", "aiohttp", "asyncpg", "pyarrow"} & set(sys.modules)))
 """

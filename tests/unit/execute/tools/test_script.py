@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from noetl.engine.tools.port import Call, Credential
+from noetl.engine.tools.programs.script import ScriptTool
+from noetl.engine.tools.programs.source import MAX_SCRIPT, load_script
 from noetl.errors import Denied, InputError, NoetlError, NotFound, Unavailable
-from noetl.execute.tools.port import Call, Credential
-from noetl.execute.tools.script import ScriptTool
-from noetl.execute.tools.script_source import MAX_SCRIPT, load_script
-from noetl.testing.s3 import running_s3
+from noetl.testing.servers.s3 import running_s3
 
 CallOf = Callable[..., Call]
 

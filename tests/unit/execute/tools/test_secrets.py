@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from noetl.engine.tools.port import Call
+from noetl.engine.tools.secrets import SecretsTool, opened
 from noetl.errors import Denied, NotFound
-from noetl.execute.tools.port import Call
-from noetl.execute.tools.secrets import SecretsTool, opened
-from noetl.playbook.model import KeychainEntry
-from noetl.playbook.parse import parse
-from noetl.playbook.secret_tasks import entry_of, may_ask_for, secret_steps
-from noetl.testing.playbook_runs import playbook
+from noetl.language.playbook.model import KeychainEntry
+from noetl.language.playbook.parse import parse
+from noetl.language.playbook.secret_tasks import entry_of, may_ask_for, secret_steps
+from noetl.testing.engines.playbook_runs import playbook
 
 KEPT = {
     "gcp:db": {"user": "ada", "password": "pw-of-ada"},

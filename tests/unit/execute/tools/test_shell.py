@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from noetl.execute.tools import shell_process
-from noetl.execute.tools.port import Call
-from noetl.execute.tools.shell import ShellTool
+from noetl.engine.tools.port import Call
+from noetl.engine.tools.programs import process
+from noetl.engine.tools.programs.shell import ShellTool
 
 CallOf = Callable[..., Call]
 tool = ShellTool()
@@ -51,7 +51,7 @@ async def test_another_shell_may_be_named(call_of: CallOf) -> None:
 
 async def test_output_is_kept_up_to_a_bound_and_without_capture_not_at_all(call_of: CallOf) -> None:
     outcome = await tool.run(call_of("shell", command="head -c 3000000 /dev/zero | tr '\\0' x"))
-    assert len(outcome.data["stdout"]) == shell_process.MAX_OUTPUT
+    assert len(outcome.data["stdout"]) == process.MAX_OUTPUT
     assert outcome.helpers["shell"] == {"truncated": True}
     outcome = await tool.run(call_of("shell", command="echo out", capture=False))
     assert outcome.data == {"stdout": "", "stderr": "", "exit_code": 0}
@@ -70,7 +70,7 @@ async def test_a_command_that_takes_too_long_is_ended_and_what_it_printed_is_kep
 async def test_cancelling_ends_the_whole_group_even_one_that_ignores_the_polite_signal(
     call_of: CallOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: Any
 ) -> None:
-    monkeypatch.setattr(shell_process, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(process, "GRACE_SECONDS", 0.1)
     command = f"trap '' TERM; sleep 600 & echo $$ $! > {processes.place}; wait; wait; sleep 600"
     call = asyncio.ensure_future(tool.run(call_of("shell", command=command, timeout=None)))
     pids = await processes.written()

@@ -13,11 +13,11 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools.port import Credential
-from noetl.execute.tools.snowflake.statements import bound, statements_in
-from noetl.execute.tools.snowflake.tool import SnowflakeTool
-from noetl.execute.tools.transfer import TransferTool
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Credential
+from noetl.engine.tools.snowflake.statements import bound, statements_in
+from noetl.engine.tools.snowflake.tool import SnowflakeTool
+from noetl.engine.tools.transfer.tool import TransferTool
 
 from .io_calls import Caller
 from .snowflake_stand_in import StandIn, snowflake_stand_in, text_of

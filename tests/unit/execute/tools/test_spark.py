@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from tests.unit.execute.tools.conftest import CallOf, OwnersPayloads
 
-from noetl.execute.tools.spark import SparkTool, Table
-from noetl.payloads.codec import JSON, encode_json, encode_table
+from noetl.engine.tools.spark import SparkTool, Table
+from noetl.kernel.payloads.codec import JSON, encode_json, encode_table
 
 
 class Queries:

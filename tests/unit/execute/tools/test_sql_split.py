@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.execute.tools.sql_split import replace_placeholders, split, statements
+from noetl.engine.tools.sql_split import replace_placeholders, split, statements
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import ConsumerInfo
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.settling import Settling
-from noetl.execute.tools.port import Call, Credential
-from noetl.execute.tools.subscription.tool import SubscriptionTool
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Call, Credential
+from noetl.engine.tools.subscription.tool import SubscriptionTool
+from noetl.engine.worker.held_work import Settling
 
 pytestmark = pytest.mark.service
 

@@ -11,11 +11,11 @@ import confluent_kafka
 import msgspec
 import pytest
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.settling import Settling
-from noetl.execute.tools.port import Call, Credential
-from noetl.execute.tools.subscription.tool import SubscriptionTool
-from noetl.testing.kafka import ADDRESS, running_kafka
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Call, Credential
+from noetl.engine.tools.subscription.tool import SubscriptionTool
+from noetl.engine.worker.held_work import Settling
+from noetl.testing.servers.kafka import ADDRESS, running_kafka
 
 CallOf = Callable[..., Call]
 Drain = Callable[..., Any]

@@ -12,10 +12,10 @@ import pytest
 from google.protobuf.empty_pb2 import Empty
 from google.pubsub_v1 import types
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.settling import Settling
-from noetl.execute.tools.port import Call, Credential
-from noetl.execute.tools.subscription.tool import SubscriptionTool
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Call, Credential
+from noetl.engine.tools.subscription.tool import SubscriptionTool
+from noetl.engine.worker.held_work import Settling
 
 PLACE = "projects/shop/subscriptions/orders"
 CallOf = Callable[..., Call]

@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from noetl.execute.outcome import Outcome
-from noetl.execute.tools.port import Credential
-from noetl.execute.tools.transfer import TransferTool
+from noetl.engine.tools.outcome import Outcome
+from noetl.engine.tools.port import Credential
+from noetl.engine.tools.transfer.tool import TransferTool
 
 from .io_calls import Caller
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.properties.histories import FIRST_ID, Chronicle
 
+from noetl.kernel.projections.folds.execution import EXECUTION
+from noetl.kernel.projections.folds.organization.fold import Pipelines
+from noetl.kernel.projections.folds.organization.tables import KEYS, Table, outbox_id
+from noetl.kernel.projections.folds.state import FoldState
 from noetl.model.event import Event
-from noetl.project.folds.execution import EXECUTION
-from noetl.project.folds.pipelines.fold import Pipelines
-from noetl.project.folds.pipelines.tables import KEYS, Table, outbox_id
-from noetl.project.folds.state import FoldState
 
 ID = "6b2a7c1e-0000-4000-8000-00000000000{}".format
 TASK = {

@@ -12,13 +12,13 @@ import pytest
 
 from noetl.model.payload_ref import PayloadRef
 from noetl.model.task import TaskGrant, TaskLease
-from noetl.spark.options import SparkOptions
-from noetl.spark.protocol import Work
-from noetl.testing.spark import SharedDriver, SharedDrivers, bundle_of
+from noetl.spark.drivers.protocol import Work
+from noetl.spark.session.options import SparkOptions
+from noetl.testing.servers.spark import SharedDriver, SharedDrivers, bundle_of
 
 OPERATORS = """
 import textwrap
-from noetl.spark.protocol import WorkResult
+from noetl.spark.drivers.protocol import WorkResult
 
 def run_batch(session, works, lake, deliver):
     for work in works:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from noetl.spark.protocol import WorkResult
+from noetl.spark.drivers.protocol import WorkResult
 
 
 @asynccontextmanager

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from noetl.errors import Unsupported
-from noetl.spark import archive
-from noetl.spark import java as finding
-from noetl.spark.archive import archive_of, begin, jvm_options, make, remove_left
-from noetl.spark.java import Java, find_java
-from noetl.spark.options import SparkOptions
+from noetl.spark.session import class_archive
+from noetl.spark.session import java as finding
+from noetl.spark.session.class_archive import archive_of, begin, jvm_options, make, remove_left
+from noetl.spark.session.java import Java, find_java
+from noetl.spark.session.options import SparkOptions
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_it_is_made_once_and_only_where_it_can_be(options: SparkOptions, monkeyp
     assert begin(options) is None
     assert make(cache) == made
     made.unlink()
-    monkeypatch.setattr(archive, "_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(class_archive, "_FREE_BYTES", 1 << 62)
     left = cache / f"noetl-archive-{made.stem}-killed"
     left.mkdir()
     assert begin(options) is None

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from noetl.cli.dags.spark import spark
 from noetl.cli.doctor import doctor
-from noetl.cli.spark import spark
 from noetl.spark.pack import needed
 
 

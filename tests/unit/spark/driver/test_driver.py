@@ -11,8 +11,8 @@ from tests.unit.spark.driver.meeting import gathered, meeting
 
 from noetl.model.dataset import Manifest
 from noetl.model.task import PartitionWrite
-from noetl.spark.protocol import Work, WorkResult
-from noetl.testing.spark import SharedDriver
+from noetl.spark.drivers.protocol import Work, WorkResult
+from noetl.testing.servers.spark import SharedDriver
 
 pytestmark = pytest.mark.timeout(300)
 

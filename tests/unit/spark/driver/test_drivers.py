@@ -17,10 +17,10 @@ from tests.unit.spark.driver.conftest import OPERATORS, WorkMaker
 from tests.unit.spark.driver.meeting import bell
 
 from noetl.errors import Unavailable
-from noetl.spark.drivers import Driver, Drivers, unpack
-from noetl.spark.options import SparkOptions
-from noetl.spark.protocol import Work, WorkResult
-from noetl.testing.spark import bundle_of
+from noetl.spark.drivers.pool import Driver, Drivers, unpack
+from noetl.spark.drivers.protocol import Work, WorkResult
+from noetl.spark.session.options import SparkOptions
+from noetl.testing.servers.spark import bundle_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -122,8 +122,8 @@ async def test_closed_drivers_start_nothing(scripted_options: SparkOptions) -> N
 WORKER = """
 import asyncio, sys
 import msgspec
-from noetl.spark.driver_process import DriverProcess
-from noetl.spark.options import SparkOptions
+from noetl.spark.drivers.process import DriverProcess
+from noetl.spark.session.options import SparkOptions
 
 async def main():
     process = DriverProcess(msgspec.json.decode(sys.argv[1], type=SparkOptions))

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.spark.driver.conftest import WorkMaker
 from tests.unit.spark.driver.meeting import bell
 
-from noetl.testing.spark import SharedDriver
+from noetl.testing.servers.spark import SharedDriver
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from noetl.errors import Unavailable
-from noetl.spark import java as finding
-from noetl.spark.java import MISSING_MODULE, find_java
-from noetl.spark.jvm import MODULE_OPTIONS, class_path, spark_home
+from noetl.spark.session import java as finding
+from noetl.spark.session.java import MISSING_MODULE, find_java
+from noetl.spark.session.jvm import MODULE_OPTIONS, class_path, spark_home
 
 
 def installed(directory: Path, version: str) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetl.spark.logs import BoundedLog, PrintStream, SparkLog, masked, printed_to
+from noetl.spark.drivers.logs import BoundedLog, PrintStream, SparkLog, masked, printed_to
 
 
 @given(st.lists(st.text(max_size=9), max_size=60), st.integers(2, 40))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from noetl.spark.scratch import claimed, new_scratch
+from noetl.spark.drivers.scratch import claimed, new_scratch
 
 
 def test_a_directory_goes_when_whoever_held_it_is_gone(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from noetl.errors import ConfigError
 from noetl.runtime.config import load_settings
-from noetl.runtime.spark_settings import spark_options
-from noetl.spark.options import SparkOptions, kind_of
-from noetl.spark.session import configuration, is_loopback
+from noetl.runtime.settings.spark import spark_options
+from noetl.spark.session.options import SparkOptions, kind_of
+from noetl.spark.session.session import configuration, is_loopback
 
 
 def told(**variables: str) -> SparkOptions:

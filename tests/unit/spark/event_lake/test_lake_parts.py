@@ -8,17 +8,25 @@ from typing import Any, cast
 import duckdb
 import pytest
 
-from noetl.cli.lake import _show_verified
+from noetl.cli.ledger.lake import _show_verified
 from noetl.errors import ConfigError, Corrupt
 from noetl.model.dataset import FileEntry
 from noetl.model.mark import Mark
 from noetl.model.stream import Scope
-from noetl.pipelines.streamed import bundle_of
+from noetl.pipelines.datasets.streamed import bundle_of
 from noetl.spark.event_lake.checkpoints import checkpoint_address, planned_mark, prove_shared
-from noetl.spark.event_lake.compacting import crowded_files, small_files
-from noetl.spark.event_lake.definition import COLUMNS, JOB, PARTITION_BY, day_of, lake_dag, next_state, partition_of
-from noetl.spark.event_lake.travel import condition
-from noetl.spark.lake import Lake
+from noetl.spark.event_lake.compaction import crowded_files, small_files
+from noetl.spark.event_lake.definition import (
+    COLUMNS,
+    JOB,
+    PARTITION_BY,
+    condition,
+    day_of,
+    lake_dag,
+    next_state,
+    partition_of,
+)
+from noetl.spark.lake.storage import Lake
 
 MB = 1 << 20
 NO_SPARK = cast("Any", None)

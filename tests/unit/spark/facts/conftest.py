@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.unit.spark.plain_session import plain_session
 
 from noetl.model.event import Event
-from noetl.spark.event_lake.facts.computing import SETTINGS
-from noetl.spark.session import SESSION
+from noetl.spark.event_lake.facts.refresh import SETTINGS
+from noetl.spark.session.session import SESSION
 from noetl.spark.source.columns import ARROW_SCHEMA, JSON, NAMES
 
 Lake = Callable[[Iterable[Event]], DataFrame]

@@ -13,15 +13,15 @@ from pyspark.sql import DataFrame
 from tests.unit.spark.facts.made_events import EMISSION, RUN, T1, T2, T3, made_events
 from tests.unit.spark.facts.truths import Row, attempts, counted, day_of, folded
 
+from noetl.engine.plan.state import State
 from noetl.model.event import Event
-from noetl.model.shard import SHARD_COUNT
-from noetl.plan.state import State
+from noetl.model.stream import SHARD_COUNT
 from noetl.spark.event_lake.facts.audit import is_routine
 from noetl.spark.event_lake.facts.catalogue import FACTS
-from noetl.spark.event_lake.facts.computing import facts_of, touched_days
-from noetl.testing.pipelines import TestedPipelines
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.spark.event_lake.facts.refresh import facts_of, touched_days
+from noetl.testing.engines.pipelines import TestedPipelines
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 PLAYBOOK = playbook("""
 workflow:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
+from noetl.kernel.projections.folds.registry import built_in_folds
+from noetl.kernel.projections.folds.state import FoldState
 from noetl.model.event import Event
 from noetl.model.ids import ROOT_ID_LIMIT, snowflake_time
-from noetl.project.folds.registry import built_in_folds
-from noetl.project.folds.state import FoldState
 
 Row = dict[str, Any]
 

@@ -7,12 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from noetl.plan.state import State
-from noetl.runtime import engine, frames_on_spark
-from noetl.spark.drivers import Drivers
-from noetl.spark.frames_pool import FramePool
-from noetl.testing.playbooks import Playbooks
-from noetl.testing.spark import SharedDrivers
+from noetl.engine.plan.state import State
+from noetl.runtime.assembly import engine
+from noetl.runtime.spark import frames
+from noetl.spark.drivers.pool import Drivers
+from noetl.spark.frames.pool import FramePool
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.servers.spark import SharedDrivers
 
 WAIT_SECONDS = 200.0
 """How long a run on Spark may take: its first one starts Spark and loads everything in the executors."""
@@ -37,7 +38,7 @@ def lending(shared: SharedDrivers) -> PoolMaker:
     """Return what makes the pool of a worker on shared drivers."""
 
     def make(*args: Any, **fields: Any) -> FramePool:
-        pool = frames_on_spark.frame_pool(*args, **fields)
+        pool = frames.frame_pool(*args, **fields)
         pool._make = lambda: cast("Drivers", Lent(shared))
         return pool
 

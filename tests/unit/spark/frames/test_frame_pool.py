@@ -9,16 +9,16 @@ from typing import Any, cast
 
 import pytest
 
-from noetl.credentials.secret import Secret
-from noetl.dispatch.grants import CommandGrant, LoopGrant, StepContext
+from noetl.engine.dispatch.grants import CommandGrant, LoopGrant, StepContext
 from noetl.errors import LeaseLost, OutsideUnavailable, Unavailable
-from noetl.ledger.database import Database
+from noetl.kernel.ledger.postgres.database import Database
 from noetl.model.stream import Scope
-from noetl.runtime.frames_on_spark import OnExecutor, frame_pool
-from noetl.runtime.settings import Settings
-from noetl.spark.drivers import Drivers
-from noetl.spark.frames_pool import FramePool, _together
-from noetl.spark.protocol import RunFrames, WorkResult
+from noetl.runtime.settings.declaration import Settings
+from noetl.runtime.spark.frames import OnExecutor, frame_pool
+from noetl.services.credentials.secret import Secret
+from noetl.spark.drivers.pool import Drivers
+from noetl.spark.drivers.protocol import RunFrames, WorkResult
+from noetl.spark.frames.pool import FramePool, _together
 
 SETTINGS = Settings.model_validate(
     {

@@ -13,11 +13,11 @@ import psutil
 import pytest
 from tests.unit.spark.frames.conftest import ran
 
-from noetl.dispatch.grants import CommandGrant, LoopGrant, StepContext
-from noetl.runtime.frames_on_spark import OnExecutor, frame_pool
-from noetl.testing.engine import until
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.engine.dispatch.grants import CommandGrant, LoopGrant, StepContext
+from noetl.runtime.spark.frames import OnExecutor, frame_pool
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
+from noetl.testing.engines.short_leases import until
 
 pytestmark = pytest.mark.timeout(300)
 

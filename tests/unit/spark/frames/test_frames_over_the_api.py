@@ -6,8 +6,8 @@ import pytest
 from tests.acceptance.test_api import Api, api
 from tests.unit.spark.frames.conftest import lending
 
-from noetl.runtime import remote_worker
-from noetl.testing.spark import SharedDrivers
+from noetl.runtime.remote import worker
+from noetl.testing.servers.spark import SharedDrivers
 
 __all__ = ["api"]
 
@@ -31,7 +31,7 @@ workflow:
 
 @pytest.fixture(autouse=True)
 def _lent(spark_drivers: SharedDrivers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_worker, "frame_pool", lending(spark_drivers))
+    monkeypatch.setattr(worker, "frame_pool", lending(spark_drivers))
 
 
 async def test_executors_work_off_frames_over_the_api(api: Api) -> None:

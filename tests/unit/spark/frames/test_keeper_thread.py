@@ -7,8 +7,8 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from noetl.dispatch.grants import LeaseRef
-from noetl.spark.frames_keeper import KeeperThread
+from noetl.engine.dispatch.grants import LeaseRef
+from noetl.spark.frames.slot import KeeperThread
 
 LEASE = LeaseRef("frame", 1, "2", 1, "token")
 

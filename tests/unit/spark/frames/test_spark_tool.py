@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.spark.frames.conftest import ran
 
-from noetl.testing.playbook_runs import playbook
-from noetl.testing.playbooks import Playbooks
+from noetl.testing.engines.playbook_runs import playbook
+from noetl.testing.engines.playbooks import Playbooks
 
 pytestmark = pytest.mark.timeout(300)
 

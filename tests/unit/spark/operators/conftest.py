@@ -17,10 +17,10 @@ from tests.unit.spark.plain_session import plain_session
 from noetl.model.dataset import ALL, Field, FileEntry, Manifest
 from noetl.model.payload_ref import PayloadRef, payload_uri
 from noetl.model.task import InputPart, PartitionWrite, TaskGrant, TaskInput, TaskLease, TaskTarget
-from noetl.spark.lake import Lake
-from noetl.spark.obstore_files import read_table, write_table
+from noetl.spark.drivers.protocol import Work, WorkResult
+from noetl.spark.lake.parquet_files import read_table, write_table
+from noetl.spark.lake.storage import Lake
 from noetl.spark.operators import run_batch
-from noetl.spark.protocol import Work, WorkResult
 
 _ARROW = {
     "bigint": pa.int64(),

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
-from noetl.spark.obstore_files import read_table
-from noetl.spark.working import ONGOING
+from noetl.spark.drivers.ongoing_work import ONGOING
+from noetl.spark.lake.parquet_files import read_table
 
 DAYS = ["2026-01-01", "2026-01-02", "2026-01-03"]
 EVENTS = "id bigint;day string;who string;amount bigint"

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from noetl.dag.model import Check
-from noetl.spark.check_proofs import Subject, proved
-from noetl.spark.checking import run_checks
+from noetl.language.dag.model import Check
+from noetl.spark.operators.checks import run_checks
+from noetl.spark.operators.footer_checks import Subject, proved
 
 SCHEMA = "id bigint;kind string;price double;at timestamp"
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

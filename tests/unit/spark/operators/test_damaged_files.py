@@ -9,7 +9,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from noetl.spark.protocol import WorkResult
+from noetl.spark.drivers.protocol import WorkResult
 from noetl.testing.attacks import files as attacks
 
 both_ways = pytest.mark.parametrize("rig", ["native", "arrow"], indirect=True)

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructField, StructType
 
-from noetl.lineage.plan import plan_lineage
-from noetl.lineage.sql import query_lineage
+from noetl.language.columns.plan.lineage import plan_lineage
+from noetl.language.columns.sql.lineage import query_lineage
 from noetl.model.lineage import Lineage
-from noetl.spark.lineage import marked
+from noetl.spark.operators.lineage import marked
 
 from ...lineage.corpus import CORPUS, INPUTS
 from ...lineage.tpch_files import QUERIES, tables
@@ -182,7 +182,7 @@ def test_lineage_that_fails_to_be_told_fails_no_task(rig: Rig, monkeypatch: pyte
     def broken(rows: DataFrame) -> str:
         raise RuntimeError("the JVM said no")
 
-    monkeypatch.setattr("noetl.spark.lineage._plan", broken)
+    monkeypatch.setattr("noetl.spark.operators.lineage._plan", broken)
     orders = rig.taking("orders", rig.part("id bigint", [(1,)]))
     (result,) = rig.ok(rig.work("spark_sql", {"sql": "SELECT id AS never_seen_before FROM orders"}, [orders]))
     found = result.lineage[0]

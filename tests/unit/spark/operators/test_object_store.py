@@ -7,9 +7,9 @@ import hashlib
 import obstore
 import pytest
 
-from noetl.spark.lake import Lake
-from noetl.spark.statistics import measured
-from noetl.testing.s3 import running_s3
+from noetl.spark.lake.parquet_files import measured
+from noetl.spark.lake.storage import Lake
+from noetl.testing.servers.s3 import running_s3
 
 SCHEMA = "id bigint;day string"
 

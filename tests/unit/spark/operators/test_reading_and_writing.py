@@ -12,8 +12,8 @@ import pytest
 
 from noetl.errors import InputError
 from noetl.model.dataset import Field, partition_key
-from noetl.spark.lake import Lake, partition_directory
-from noetl.spark.reading import frame_of, merged_schema
+from noetl.spark.lake.reader import frame_of, merged_schema
+from noetl.spark.lake.storage import Lake, partition_directory
 
 ORDERS = "id bigint;day string;amount int"
 both_ways = pytest.mark.parametrize("rig", ["native", "arrow"], indirect=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from noetl.errors import InputError
-from noetl.spark.query_tree import one_query
-from noetl.spark.separable import carry
-from noetl.spark.separable_joins import NotSeparable
+from noetl.spark.queries.combined import carry
+from noetl.spark.queries.combined_joins import NotSeparable
+from noetl.spark.queries.tree import one_query
 
 
 def carried(sql):

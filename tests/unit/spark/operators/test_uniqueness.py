@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from noetl.spark import uniqueness
-from noetl.spark.operators import make_unique
-from noetl.spark.protocol import MakeUnique
+from noetl.spark.drivers.protocol import MakeUnique
+from noetl.spark.operators import make_unique, uniqueness
 
 PEOPLE = "id bigint;name string"
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from noetl.model.stream import Scope
-    from noetl.spark.programs import Call
+    from noetl.spark.drivers.programs import Call
 
 
 def refresh(session: SparkSession, call: Call, scope: Scope, days: Sequence[str]) -> dict[str, int]:
@@ -18,6 +18,6 @@ def refresh(session: SparkSession, call: Call, scope: Scope, days: Sequence[str]
     Returns how many rows were written of each dataset.
     """
     # Only a driver has Spark; whoever deploys the datasets imports this package, too.
-    from noetl.spark.event_lake.facts.refreshing import Refreshing
+    from noetl.spark.event_lake.facts.refresh import Refreshing
 
     return Refreshing.of(session, call, scope).run(days)

@@ -9,7 +9,7 @@ from typing import Final
 
 from noetl.model.catalogue.rows import sql_texts, types_of_attempts
 from noetl.spark.event_lake.facts.fact import EXECUTION_DAY, OWNER, Fact, columns
-from noetl.spark.event_lake.facts.parsing import seconds_between
+from noetl.spark.event_lake.facts.parsed_events import seconds_between
 
 _ENDINGS: Final = {
     "completed": types_of_attempts("completed"),

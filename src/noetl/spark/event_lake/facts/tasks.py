@@ -1,11 +1,11 @@
-"""The fact of tasks: one row for each unit of a job's work, equal to the row of the task where both have a column."""
+"""The facts of tasks and of datasets' names: one row for each unit of a job's work, and one for each registration."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from noetl.spark.event_lake.facts.fact import EXECUTION_DAY, OWNER, Fact, columns
-from noetl.spark.event_lake.facts.parsing import seconds_between
+from noetl.spark.event_lake.facts.parsed_events import seconds_between
 
 _LAST: Final = "'task.completed', 'task.skipped', 'task.failed', 'task.cancelled'"
 _MOVES: Final = f"{_LAST}, 'task.created', 'task.claimed', 'task.attempt_failed', 'task.abandoned', 'task.retried'"
@@ -79,4 +79,26 @@ TASKS: Final = Fact(
         EXECUTION_DAY,
     ),
     query=_QUERY,
+)
+
+
+DATASETS: Final = Fact(
+    name="noetl_datasets",
+    sentence="One row for each time a dataset was registered, or given another name.",
+    columns=columns(
+        *OWNER,
+        "dataset_uuid string: The dataset.",
+        "name string: The name it was given.",
+        "published boolean: Whether readers may ask for it by that name.",
+        "dag string: The DAG.",
+        "job string: The job that makes it.",
+        "output int: Which of the job's outputs it is, from 0.",
+        "registered_at timestamp: When it was given the name; the latest one counts.",
+        "day date: The day (UTC) of that, or of the deploy it was part of.",
+    ),
+    query="""
+    SELECT *, m_dataset_uuid AS dataset_uuid, m_name AS name, coalesce(m_published, false) AS published, m_dag AS dag,
+        m_job AS job, m_output AS output, ingest_time AS registered_at
+    FROM e WHERE event_type = 'dataset.registered'
+    """,
 )

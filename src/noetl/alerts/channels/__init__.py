@@ -1,1 +1,0 @@
-"""Where messages about alerts go, one kind of channel per module."""

@@ -1,1 +1,0 @@
-"""The operators of DAGs that raise and route alerts."""

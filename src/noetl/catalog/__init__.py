@@ -1,1 +1,0 @@
-"""Playbooks by path, in immutable versions."""

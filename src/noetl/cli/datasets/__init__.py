@@ -1,0 +1,1 @@
+"""Commands that show and change datasets: rows, files, generations, lineage, queries, invalidations and backfills."""

@@ -1,0 +1,1 @@
+"""One command for each long-running process; each runs until it is stopped, and drains first."""

@@ -1,0 +1,1 @@
+"""Commands for alerts, schedules, views, curated views and credentials."""

@@ -1,1 +1,0 @@
-"""Secrets at rest and in use: encrypted rows, keychain entries, providers."""

@@ -1,1 +1,0 @@
-"""Where secrets may come from: one module per kind of provider."""

@@ -1,9 +1,0 @@
-"""Views over all tenants: facts of the ledger go in, and only what declared rules leave of them comes out.
-
-    fact (events of all tenants) ──► grouped by a view's rules, per organization ──► redacting (pure) ──► rows
-                                       PostgreSQL or Spark                             │
-                                                                 audit event first ────┴──► the operator
-
-A view is a Python object. Each field of its fact has exactly one rule, or the view cannot be made; tenant and organization
-are no fields, so no view can name them. Rows are handed out by the database itself, for reads that are on record alone.
-"""

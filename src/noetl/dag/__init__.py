@@ -1,1 +1,0 @@
-"""DAG files: YAML to a checked DAG of jobs."""

@@ -1,1 +1,0 @@
-"""Sources that are kept running and sources that are sent to."""

@@ -1,1 +1,0 @@
-"""How workers hear that a task waits: through PostgreSQL, or through a queue."""

@@ -1,1 +1,0 @@
-"""One kind of task per file; `port` is the promise, `registry` finds the kinds."""

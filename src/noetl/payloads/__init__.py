@@ -1,1 +1,0 @@
-"""Immutable bytes under their digest: the payload store, its adapters, encodings and garbage collection."""

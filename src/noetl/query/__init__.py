@@ -1,1 +1,0 @@
-"""Questions about published datasets in SQL: checked, pinned, answered within bounds, and recorded."""

@@ -1,0 +1,1 @@
+"""The embedded NATS server of `noetl dev --nats`, and who logs in at any NATS server."""

@@ -1,1 +1,0 @@
-"""Schedules: when something is planned, who claims a planned moment, and what is started then."""

@@ -1,0 +1,1 @@
+"""Whole engines for tests, in memory or on real servers, with replay parity checked after every test."""

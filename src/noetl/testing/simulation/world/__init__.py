@@ -1,0 +1,1 @@
+"""A simulated installation: processes, their network and clocks, and the stores they share, all in one thread."""
