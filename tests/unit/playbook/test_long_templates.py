@@ -24,13 +24,24 @@ HEAD = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: a, path: a/b}\
 def test_a_template_that_is_too_long_is_refused_where_it_stands() -> None:
     """INV-187: a check and a registration name the line, and nothing is made of it."""
     text = "{{ execution_id }}" * (CHARACTERS_MAX // 18 + 1)
-    with pytest.raises(PlaybookInvalid, match="characters, and a template may have 20000") as refused:
+    with pytest.raises(PlaybookInvalid, match="more than 20000 characters in expressions and blocks") as refused:
         CheckedPlaybook(HEAD + f"  - step: a\n    input:\n      long: '{text}'\n    tool: {{kind: noop}}\n")
     found: list[Problem] = refused.value.details["problems"]  # type: ignore[assignment]
     assert 7 in [problem.line for problem in found]
-    with pytest.raises(TemplateFailed, match=r"^step a, field long: it has \d+ characters"):
+    with pytest.raises(TemplateFailed, match=r"^step a, field long: it has more than 20000 characters"):
         compile_value(text, "step a, field long")
     assert compile_value("x" * (CHARACTERS_MAX + 1), "step a").is_constant
+
+
+def test_the_text_between_expressions_may_be_long() -> None:
+    """INV-187: a long SQL script with a few names in it is no danger; braces in strings hide nothing."""
+    script = "SELECT 1; -- {{ day }}\n" + "INSERT INTO t VALUES (1);\n" * 10_000
+    assert compiled(script).names == {"day"}
+    with pytest.raises(TemplateFailed, match="a template may have 500000"):
+        compiled(script * 2)
+    hidden = '{{ "}}" ~ ' + " ~ ".join(["'aaaaaaaa'"] * 2_000) + " }}"
+    with pytest.raises(TemplateFailed, match="more than 20000 characters"):
+        compiled(hidden)
 
 
 @pytest.mark.parametrize("name", longest_templates(100))

@@ -27,7 +27,10 @@ from noetl.language.templates.tree_rewrites import with_error_fields
 Path = tuple[str | int, ...]
 
 CHARACTERS_MAX: Final = 20_000
-"""Characters of one template: making it takes up to 3 KB for each, and its last part holds the interpreter for itself."""
+"""Characters of the expressions and blocks of one template. Making it takes up to 3 KB for each, and its last part holds
+the interpreter for itself; the text between them costs next to nothing."""
+TEXT_CHARACTERS_MAX: Final = 500_000
+"""Characters of one template, the text between its expressions included."""
 _KEPT: Final[KeptByLength[Template]] = KeptByLength(500_000)
 _LOOKED_AT = 1_000
 _CLOCKS = frozenset({"now", "utcnow", "today", "random", "uuid", "uuid4"})
@@ -179,8 +182,7 @@ def compiled(source: str, reading: Reading = "value", *, keep: bool = True) -> T
         if found is not None:
             return found
         if len(source) > CHARACTERS_MAX and is_template(source):
-            said = f"it has {len(source)} characters, and a template may have {CHARACTERS_MAX}"
-            raise TemplateFailed(f"{said}: give long texts as values, or make them in a task", line=1)
+            _refuse_long(source)
         made = Template(source, reading)
     except TemplateFailed:
         raise
@@ -191,6 +193,21 @@ def compiled(source: str, reading: Reading = "value", *, keep: bool = True) -> T
     except Exception as error:
         raise TemplateFailed(f"the template cannot be read: {_reason(error)}") from None
     return _KEPT.keep(key, made, len(source)) if keep else made
+
+
+def _refuse_long(source: str) -> None:
+    advice = "give long texts as values, or make them in a task"
+    if len(source) > TEXT_CHARACTERS_MAX:
+        raise TemplateFailed(
+            f"it has {len(source)} characters, and a template may have {TEXT_CHARACTERS_MAX}: {advice}", line=1
+        )
+    length = 0
+    # Jinja's own reading says what is text: a brace in a string of an expression ends nothing.
+    for line, kind, token in SANDBOX.lexer.tokeniter(source, None):
+        length += 0 if kind == "data" else len(token)
+        if length > CHARACTERS_MAX:
+            said = f"it has more than {CHARACTERS_MAX} characters in expressions and blocks"
+            raise TemplateFailed(f"{said}: {advice}", line=line)
 
 
 def names_in(value: Any, *, keep: bool = True) -> frozenset[str]:
