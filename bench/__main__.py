@@ -14,6 +14,7 @@ GROUPS = {
     "append": ("append.batch100", "append.concurrent64"),
     "backfill": ("backfill.queue", "backfill.preview_s"),
     "bulk-replay": ("bulk-replay.ledger", "bulk-replay.lake", "bulk-replay.growth"),
+    "bounds": ("bounds.item_ms",),
     "chain": ("chain.batch100", "chain.concurrent64"),
     "cron": ("cron.tick",),
     "integrity": ("integrity.pages", "integrity.proofs_ms"),

@@ -159,9 +159,18 @@ def schema() -> Iterator[str]:
     yield from (f"src/noetl/schema/{problem}" for problem in problems())
 
 
+def attacks() -> Iterator[str]:
+    """The page on reliability names every attack, and nothing that is not there."""
+    page = "docs/reliability.md"
+    named = set(re.findall(r"`(tests/[\w/.]+)`", (ROOT / page).read_text()))
+    played = {str(path.relative_to(ROOT)) for path in tracked("tests/attacks/test_*.py")}
+    yield from (f"{page}: names no {name}" for name in sorted(played - named))
+    yield from (f"{page}: names {name}, which is not there" for name in sorted(named) if not (ROOT / name).exists())
+
+
 def main() -> int:
     """Run all checks."""
-    checks = (invariants, fault_points, sizes, manners, leases, locks, generated, schema)
+    checks = (invariants, fault_points, sizes, manners, leases, locks, generated, schema, attacks)
     problems = [problem for check in checks for problem in check()]
     for problem in problems:
         sys.stderr.write(problem + "\n")
