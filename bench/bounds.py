@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from bench.engine_ground import open_engine_ground
 from bench.figure import Figure, paired
-from noetl.playbook.bounds import meter, operators, weights
-from noetl.playbook.sandbox import SANDBOX
+from noetl.language.templates.bounds import meter, operators, weights
+from noetl.language.templates.sandbox import SANDBOX
 
 ITEMS = 2_000
 ROUNDS = 61

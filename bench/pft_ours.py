@@ -5,6 +5,7 @@ Takes one JSON argument: home of the embedded server, playbook, URL of the user'
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 import uvloop
 
-from noetl.runtime.commands.run import run_playbook
+from noetl.runtime.commands.run import RUN_SLOTS, Watcher, open_run, run_entry
 from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import open_runtime
 from noetl.services.credentials.keyring import KeyRing
@@ -28,7 +29,10 @@ async def run_once(home: str, file: str, url: str, workload: dict[str, Any]) -> 
     async with open_runtime(settings) as runtime:
         keys = KeyRing.load(settings.key_directory / "credentials", os.environ, create=True)
         await CredentialStore(runtime.database, keys).put(runtime.scope, CREDENTIAL, "postgres", {"dsn": url})
-    result = await run_playbook(settings, Path(file), workload=workload)
+    async with open_run(settings) as (runtime, engine):
+        text = await asyncio.to_thread(Path(file).read_text)
+        registered = await engine.catalog.register(runtime.scope, text, file=file)
+        result = await run_entry(runtime, engine, registered.entry, workload, slots=RUN_SLOTS, watcher=Watcher())
     return {
         "execution_id": result.execution_id,
         "status": result.status,

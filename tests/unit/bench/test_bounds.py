@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from bench.bounds import without_bounds
 
-from noetl.playbook.bounds.meter import METER
-from noetl.playbook.templates import compile_value
+from noetl.language.templates.bounds.meter import METER
+from noetl.language.templates.template import compile_value
 
 NAMES = {"names": ["north", "east"] * 20, "text": "a long text " * 40}
 OPEN = 100_000

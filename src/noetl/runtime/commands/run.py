@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,7 +15,6 @@ from noetl.engine.catalog.playbooks import Entry
 from noetl.engine.dispatch.engine import Engine
 from noetl.engine.dispatch.grants import CommandGrant
 from noetl.engine.plan.state import State
-from noetl.errors import InputError
 from noetl.model.stream import Scope
 from noetl.runtime.assembly.engine import open_engine, open_worker
 from noetl.runtime.commands.run_notes import notes_of
@@ -75,43 +73,6 @@ async def open_run(
         open_engine(runtime, "run") as engine,
     ):
         yield runtime, engine
-
-
-async def run_playbook(
-    settings: Settings,
-    source: Path | str,
-    *,
-    workload: dict[str, Any] | None = None,
-    slots: int = RUN_SLOTS,
-    watcher: Watcher | None = None,
-    project: bool = True,
-) -> RunResult:
-    """Register a file, or take a path of the catalog, run it and wait for its end."""
-    async with open_run(settings) as (runtime, engine):
-        entry, warnings = await _entry(runtime, engine, source)
-        return await run_entry(
-            runtime,
-            engine,
-            entry,
-            workload or {},
-            slots=slots,
-            watcher=watcher or Watcher(),
-            warnings=warnings,
-            project=project,
-        )
-
-
-async def _entry(runtime: Runtime, engine: Engine, source: Path | str) -> tuple[Entry, tuple[str, ...]]:
-    file = Path(source)
-    if await asyncio.to_thread(file.is_file):
-        registered = await engine.catalog.register(
-            runtime.scope, await asyncio.to_thread(file.read_text), file=str(source)
-        )
-        return registered.entry, registered.warnings
-    if isinstance(source, Path) or str(source).endswith((".yaml", ".yml")):
-        raise InputError(f"there is no file {source}", hint="give a file, or the path of a registered playbook")
-    path, _, version = str(source).removeprefix("catalog://").partition("@")
-    return await engine.catalog.get(runtime.scope, path, int(version) if version else None), ()
 
 
 async def run_entry(
