@@ -112,37 +112,6 @@ def parse_locator(text: str) -> Locator:
         _refuse(error.message, at + 1)
 
 
-def payload_locator(tenant: str, organization: str, sha256: str) -> Locator:
-    """Return the locator of the payload with this digest."""
-    return Locator(tenant, organization, kind="payloads", path=("sha256", sha256))
-
-
-def execution_locator(tenant: str, organization: str, execution_id: int | str) -> Locator:
-    """Return the locator of an execution."""
-    return Locator(tenant, organization, kind="execution", path=(str(execution_id),))
-
-
-def worker_locator(
-    tenant: str,
-    organization: str,
-    worker: str,
-    *,
-    cluster: str | None = None,
-    region: str | None = None,
-    zone: str | None = None,
-    node: str | None = None,
-    process: int | str | None = None,
-) -> Locator:
-    """Return the locator of a worker, with as much of its place as is known."""
-    pid = None if process is None else str(process)
-    return Locator(tenant, organization, cluster, region, zone, node, pid, kind="worker", path=(worker,))
-
-
-def node_locator(tenant: str, organization: str, cluster: str, node: str) -> Locator:
-    """Return the locator of a node of a cluster."""
-    return Locator(tenant, organization, cluster=cluster, node=node)
-
-
 def _refuse(why: str, number: int | None = None) -> NoReturn:
     if number is None:
         raise LocatorInvalid(why, hint=_HINT)

@@ -7,11 +7,7 @@ import pytest
 from noetl.errors import LocatorInvalid
 from noetl.model.locator import (
     Locator,
-    execution_locator,
-    node_locator,
     parse_locator,
-    payload_locator,
-    worker_locator,
 )
 
 DIGEST = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -26,15 +22,16 @@ GLOBAL = f"{ORG}/cluster/prod-1/region/global"
         (ORG, Locator("acme", "care-network")),
         (
             f"{ORG}/cluster/prod-1/region/us-central1/zone/us-central1-a/node/gke-noetl-pool-a-7b/process/1/worker/cpu-01",
-            worker_locator(
+            Locator(
                 "acme",
                 "care-network",
-                "cpu-01",
-                cluster="prod-1",
-                region="us-central1",
-                zone="us-central1-a",
-                node="gke-noetl-pool-a-7b",
-                process=1,
+                "prod-1",
+                "us-central1",
+                "us-central1-a",
+                "gke-noetl-pool-a-7b",
+                "1",
+                kind="worker",
+                path=("cpu-01",),
             ),
         ),
         (
@@ -48,11 +45,14 @@ GLOBAL = f"{ORG}/cluster/prod-1/region/global"
                 path=("events", "987654321", "7"),
             ),
         ),
-        (f"{ORG}/payloads/sha256/{DIGEST}", payload_locator("acme", "care-network", DIGEST)),
-        (f"{ORG}/execution/987654321", execution_locator("acme", "care-network", 987654321)),
-        (f"{ORG}/cluster/prod-1/node/n-7", node_locator("acme", "care-network", "prod-1", "n-7")),
-        (f"{ORG}/cluster/prod-1/worker/cpu-01", worker_locator("acme", "care-network", "cpu-01", cluster="prod-1")),
-        (f"{ORG}/worker/cpu-01", worker_locator("acme", "care-network", "cpu-01")),
+        (f"{ORG}/payloads/sha256/{DIGEST}", Locator("acme", "care-network", kind="payloads", path=("sha256", DIGEST))),
+        (f"{ORG}/execution/987654321", Locator("acme", "care-network", kind="execution", path=("987654321",))),
+        (f"{ORG}/cluster/prod-1/node/n-7", Locator("acme", "care-network", "prod-1", node="n-7")),
+        (
+            f"{ORG}/cluster/prod-1/worker/cpu-01",
+            Locator("acme", "care-network", "prod-1", kind="worker", path=("cpu-01",)),
+        ),
+        (f"{ORG}/worker/cpu-01", Locator("acme", "care-network", kind="worker", path=("cpu-01",))),
         (GLOBAL, Locator("acme", "care-network", "prod-1", "global")),
         (f"{GLOBAL}/node/n-7", Locator("acme", "care-network", "prod-1", "global", node="n-7")),
         (
@@ -100,7 +100,7 @@ def test_other_spellings_of_a_locator_print_the_one_way(text: str, canonical: st
 
 
 def test_the_locator_of_a_payload_gives_its_digest() -> None:
-    assert payload_locator("acme", "care-network", DIGEST).sha256 == DIGEST
+    assert Locator("acme", "care-network", kind="payloads", path=("sha256", DIGEST)).sha256 == DIGEST
     assert Locator("acme").sha256 is None
 
 
