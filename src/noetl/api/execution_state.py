@@ -1,4 +1,4 @@
-"""What people read of an execution: its id goes in, its state with times and position comes out, folded from the ledger.
+"""The state of executions for readers: an id goes in, its folded state comes out, or that there is no such execution.
 
 The same fold as the engine's, on the readers' own connections, so that every surface shows one status.
 """

@@ -1,4 +1,4 @@
-"""`noetl executions plot`: draws when which worker had which frames of an execution, as PNG and SVG."""
+"""`noetl executions plot`: draws which worker had which frames of an execution when, as PNG or SVG. Needs no display."""
 
 from __future__ import annotations
 

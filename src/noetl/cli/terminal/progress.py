@@ -1,4 +1,4 @@
-"""A bar for work that is measured in positions of the ledger: how much is behind us, and how long the rest will take."""
+"""Progress bars: positions of the ledger that are behind us, and bytes of files that were hashed."""
 
 from __future__ import annotations
 

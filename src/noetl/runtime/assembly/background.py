@@ -1,4 +1,4 @@
-"""Everything that goes on by itself beside requests and work: schedules, messages about alerts, backfills, lineage, views."""
+"""Everything that runs beside requests and work: schedules, alerts, backfills, lineage, views, and sources that never stop."""
 
 from __future__ import annotations
 

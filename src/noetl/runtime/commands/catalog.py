@@ -1,4 +1,4 @@
-"""What `noetl catalog` opens: the catalog of playbooks."""
+"""What `noetl catalog` opens, and playbooks read from files: checked, or one error with every problem."""
 
 from __future__ import annotations
 

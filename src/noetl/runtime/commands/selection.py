@@ -1,4 +1,4 @@
-"""Which of several things is meant: what a person writes goes in, one of those there are comes out."""
+"""Which of several things a person means: text goes in, one of the tasks or other things there are comes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of projections: how far each shard is behind goes in as rows of a query, and what a store saved as its own word."""
+"""Metrics of projections: how far each shard of each store is behind, and how many events this process projected."""
 
 from __future__ import annotations
 

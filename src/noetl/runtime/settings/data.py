@@ -1,4 +1,4 @@
-"""The settings of queries over datasets."""
+"""The settings of what reads data: queries, the event lake, streaming views, and curated views over all tenants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of alerts."""
+"""The settings of what others are told: alerts, and OpenLineage events about tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of schedules: how much a scheduler does at a time, and how long past runs are kept."""
+"""The settings of work that comes again: schedules, tasks of pipelines, sources and backfills."""
 
 from __future__ import annotations
 
