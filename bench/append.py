@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Collection
 
+from bench.database_testbed import SCOPE, Ground, ground
 from bench.figure import Figure, alternating
-from bench.ground import SCOPE, Ground, ground
 from noetl.model.event import Draft
 from noetl.model.stream import Stream, loop_stream
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection
 
 from bench.figure import Figure, paired
-from bench.pipeline_ground import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
 from noetl.pipelines.changes.backfills.preview import BackfillPlan
 from noetl.pipelines.changes.context import Located
 from noetl.pipelines.changes.engine import Changes

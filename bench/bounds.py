@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from bench.engine_ground import open_engine_ground
+from bench.engine_testbed import open_engine_ground
 from bench.figure import Figure, paired
 from noetl.language.templates.bounds import meter, operators, weights
 from noetl.language.templates.sandbox import SANDBOX

@@ -10,7 +10,7 @@ from typing import Final
 
 import asyncpg
 
-from bench.ground import SCOPE
+from bench.database_testbed import SCOPE
 from noetl.model.stream import SHARD_COUNT, execution_stream
 
 EVENTS_EACH: Final = 100

@@ -12,7 +12,7 @@ from typing import Final
 
 from bench.bulk_history import many_executions
 from bench.figure import Figure, alternating
-from bench.pipeline_ground import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
 from noetl.kernel.replay.as_of import AsOf
 from noetl.kernel.replay.replay import ReplayedState
 from noetl.model.mark import Mark

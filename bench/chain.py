@@ -8,8 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 
 from bench.append import APPENDERS, BATCHES, EACH, batches, items, one_by_one
+from bench.database_testbed import Ground, ground
 from bench.figure import Figure, paired
-from bench.ground import Ground, ground
 from noetl.kernel.ledger import batch, normalizer
 from noetl.runtime.postgres.migrations import SCHEMA
 

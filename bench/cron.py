@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
 from bench.figure import Figure, paired
-from bench.pipeline_ground import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
 from noetl.kernel.ledger.transition import Transition
 from noetl.model.event import time_text
 from noetl.services.schedule.drafts import Said, ScheduleDrafts, Told

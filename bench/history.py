@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.ground import SCOPE, Ground
+from bench.database_testbed import SCOPE, Ground
 from noetl.model.stream import execution_stream, loop_stream, stage_stream
 
 _FRAMES = """

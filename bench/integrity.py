@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from bench.figure import Figure, paired
-from bench.pipeline_ground import open_pipeline_ground
+from bench.pipeline_testbed import open_pipeline_ground
 from bench.query import asked, built
 from bench.spark_floor import SparkFloor
 from bench.spark_job import INPUT, SQL

@@ -13,7 +13,7 @@ from typing import Any, Final
 from bench import lake_floor
 from bench.bulk_history import many_executions
 from bench.figure import Figure, alternating
-from bench.pipeline_ground import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
 from noetl.model.mark import Mark
 from noetl.model.stream import execution_stream
 from noetl.runtime.spark.event_lake import EventLake, open_event_lake

@@ -20,7 +20,7 @@ import asyncpg
 import psutil
 from examples.pft.records import expected
 
-from bench.ground import Ground, ground
+from bench.database_testbed import Ground, ground
 from bench.pft_floor import Floor, Sizes
 
 DATABASE = "pft"

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.bulk_history import many_executions
+from bench.database_testbed import SCOPE, Ground, ground
 from bench.figure import Figure
-from bench.ground import SCOPE, Ground, ground
 from noetl.kernel.ledger.archive.retention import ensure_partitions
 from noetl.kernel.ledger.history import History
 from noetl.kernel.payloads.objects.connect import Connection, open_object_store

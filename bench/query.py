@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.figure import Figure, alternating
-from bench.pipeline_ground import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
 from noetl.model.task import PartitionWrite, TaskReport
 from noetl.pipelines.tables.column_types import fields_of
 from noetl.pipelines.tables.lake_files import LakeFiles

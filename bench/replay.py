@@ -13,8 +13,8 @@ from pathlib import Path
 
 import orjson
 
+from bench.database_testbed import SCOPE, Ground, ground
 from bench.figure import Figure, alternating
-from bench.ground import SCOPE, Ground, ground
 from bench.history import long_execution
 from noetl.kernel.ledger.history import History
 from noetl.kernel.ledger.rows import COLUMNS, JSON_PLACES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bench.engine_ground import open_engine_ground
+from bench.engine_testbed import open_engine_ground
 from bench.figure import Figure, paired
 from bench.spark_floor import SparkFloor
 

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from bench.figure import Figure, paired
-from bench.pipeline_ground import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
 from bench.spark_floor import SparkFloor
 
 ROWS = 5_000_000

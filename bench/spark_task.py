@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from bench.figure import Figure, paired
-from bench.pipeline_ground import open_pipeline_ground
+from bench.pipeline_testbed import open_pipeline_ground
 from bench.spark_floor import SparkFloor
 
 ROUNDS = 9

@@ -10,8 +10,8 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+from bench.database_testbed import folder_for_server
 from bench.figure import Figure
-from bench.ground import folder_for_server
 from noetl.runtime.postgres.embedded import EmbeddedServer
 
 ROUNDS = 7

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Collection
 
-from bench.engine_ground import EngineGround, chain, open_engine_ground
+from bench.engine_testbed import EngineGround, chain, open_engine_ground
 from bench.figure import Figure, alternating
 
 STEPS = 200

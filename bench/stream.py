@@ -15,8 +15,8 @@ from nats.aio.client import Client
 from nats.js.client import JetStreamContext
 
 from bench.bulk_history import many_executions
+from bench.database_testbed import ground
 from bench.figure import Figure, alternating
-from bench.ground import ground
 from noetl.kernel.leases.shards import ShardLeases
 from noetl.kernel.ledger.postgres.database import Database
 from noetl.kernel.ledger.postgres.notifier import listening

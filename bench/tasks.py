@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 
 from bench.figure import Figure, paired
-from bench.pipeline_ground import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
 from noetl.engine.dispatch.drafts import Drafting
 from noetl.model.task import TaskReport
 from noetl.pipelines.plan.identity import task_id

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from bench.database_testbed import SCOPE, Ground, folder_for_server, ground
 from bench.figure import Figure, paired
-from bench.ground import SCOPE, Ground, folder_for_server, ground
 from bench.history import long_execution
 from bench.views_floor import ViewsFloor, median_ms
 from noetl.engine.dispatch.drafts import Drafting

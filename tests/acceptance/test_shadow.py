@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.mirroring import mirror_events
-from tests.faults.write_path.ground import open_writer, settings_of
+from tests.faults.write_path.stream_writer import open_writer, settings_of
 
 from noetl.model.ids import organization_root_id
 from noetl.runtime.config import load_settings

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tests.acceptance.conftest import noetl
-from tests.unit.api.conftest import bearers, engine, guarded, payloads, readers, serve, server
+from tests.integration.api.conftest import bearers, engine, guarded, payloads, readers, serve, server
 
 __all__ = ["bearers", "engine", "guarded", "noetl", "payloads", "readers", "serve", "server"]

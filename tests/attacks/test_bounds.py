@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.api.serving import HOME, TWO_STEPS, Server, make_engine, make_services, running
+from tests.integration.api.serving import HOME, TWO_STEPS, Server, make_engine, make_services, running
 
 from noetl.errors import InputError
 from noetl.kernel.ledger.postgres.database import Database

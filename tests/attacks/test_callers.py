@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.api.conftest import Serve
-from tests.unit.api.serving import HOME, TWO_STEPS, Server
+from tests.integration.api.conftest import Serve
+from tests.integration.api.serving import HOME, TWO_STEPS, Server
 
 from noetl.api.access import refused_tokens
 from noetl.api.access.refused_tokens import FREE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.faults.write_path.ground import open_writer, settings_of
+from tests.faults.write_path.stream_writer import open_writer, settings_of
 
 from noetl.kernel.ledger.postgres.database import Database
 from noetl.kernel.stream.encoding import fact_message

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.api.conftest import engine, payloads, readers, serve, server  # noqa: F401 - fixtures
-from tests.unit.api.serving import HOME, LOOP, TWO_STEPS, Server
+from tests.integration.api.conftest import engine, payloads, readers, serve, server  # noqa: F401 - fixtures
+from tests.integration.api.serving import HOME, LOOP, TWO_STEPS, Server
 
 from noetl.engine.dispatch.grants import CommandGrant, FrameGrant, FrameReport
 from noetl.engine.dispatch.open_work.memory import MemoryOpenWork

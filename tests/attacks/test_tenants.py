@@ -8,8 +8,8 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.unit.api.generated_requests import failures_of
-from tests.unit.api.serving import HOME, Server
+from tests.integration.api.generated_requests import failures_of
+from tests.integration.api.serving import HOME, Server
 
 from noetl.api.routes.all_routes import endpoints
 from noetl.model.stream import Scope

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.execute.tools.io_calls import Caller
+from tests.unit.engine.tools.io_calls import Caller
 
 from noetl.engine.confinement import policy as policies
 from noetl.engine.confinement.policy import Policy, refuse_hidden

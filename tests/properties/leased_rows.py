@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
-from tests.contracts.views.ground import CITIES
-from tests.unit.dispatch.tasks.ground import Ground as TaskGround
-from tests.unit.schedule.ground import Ground as SlotGround
+from tests.contracts.views.view_testbed import CITIES
+from tests.integration.pipelines.tasks.task_testbed import Ground as TaskGround
+from tests.integration.services.schedule.schedule_testbed import Ground as SlotGround
 
 from noetl.engine.dispatch.drafts import Drafting
 from noetl.engine.dispatch.engine import Engine

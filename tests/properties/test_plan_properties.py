@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.plan.playing import EXECUTION_ID, folded, minting, start_of
+from tests.unit.engine.plan.playing import EXECUTION_ID, folded, minting, start_of
 
 from noetl.engine.plan.decide import decide
 from noetl.engine.plan.fact import Fact

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.api.serving import HOME, Server, make_engine, make_services, running
-from tests.unit.dispatch.tasks.ground import Ground
+from tests.integration.api.serving import HOME, Server, make_engine, make_services, running
+from tests.integration.pipelines.tasks.task_testbed import Ground
 
 from noetl.api.services import Services
 from noetl.kernel.ledger.postgres.database import Database

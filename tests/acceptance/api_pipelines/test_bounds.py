@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from tests.acceptance.api_pipelines.conftest import Parts
 from tests.acceptance.api_pipelines.test_dags import packed
-from tests.unit.api.generated_requests import failures_of
-from tests.unit.api.serving import Server, running
-from tests.unit.dispatch.tasks.ground import Ground
+from tests.integration.api.generated_requests import failures_of
+from tests.integration.api.serving import Server, running
+from tests.integration.pipelines.tasks.task_testbed import Ground
 
 from noetl.errors import Denied, LeaseLost, NotFound
 from noetl.model.stream import Scope

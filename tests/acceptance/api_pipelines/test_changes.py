@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.unit.api.serving import Server
-from tests.unit.dispatch.tasks.ground import Ground
+from tests.integration.api.serving import Server
+from tests.integration.pipelines.tasks.task_testbed import Ground
 
 
 async def test_a_partition_is_invalidated_and_worked_off(server: Server, ground: Ground) -> None:

@@ -8,8 +8,8 @@ import zipfile
 from typing import Any
 
 import pytest
-from tests.unit.api.serving import Server
-from tests.unit.dispatch.tasks.ground import DAG, Ground
+from tests.integration.api.serving import Server
+from tests.integration.pipelines.tasks.task_testbed import DAG, Ground
 
 CHANGED = DAG.replace("  - name: totals\n", "  - name: totals\n    config: {note: other}\n")
 

@@ -7,8 +7,8 @@ from decimal import Decimal
 from urllib.parse import quote
 
 import pyarrow as pa
-from tests.unit.api.serving import Server
-from tests.unit.dispatch.tasks.ground import DAG, Ground
+from tests.integration.api.serving import Server
+from tests.integration.pipelines.tasks.task_testbed import DAG, Ground
 
 from noetl.model.dataset import Field
 from noetl.model.task import PartitionWrite, TaskReport

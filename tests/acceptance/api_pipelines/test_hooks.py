@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.acceptance.api_pipelines.conftest import Parts
-from tests.unit.api.serving import HOME, Server, running
-from tests.unit.dispatch.tasks.ground import Ground
+from tests.integration.api.serving import HOME, Server, running
+from tests.integration.pipelines.tasks.task_testbed import Ground
 
 from noetl.api.access.hooks import HookLimits
 from noetl.api.problems import TooMany

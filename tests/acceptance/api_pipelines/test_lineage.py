@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
-from tests.unit.api.serving import HOME, Server
-from tests.unit.dispatch.tasks.ground import Ground
+from tests.integration.api.serving import HOME, Server
+from tests.integration.pipelines.tasks.task_testbed import Ground
 
 from noetl.model.dataset import Field
 from noetl.model.lineage import lineage_of

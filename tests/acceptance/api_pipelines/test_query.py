@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from tests.acceptance.api_pipelines.conftest import Parts
 from tests.acceptance.api_pipelines.test_datasets import _with_rows
-from tests.unit.api.serving import HOME, Server, running
-from tests.unit.dispatch.tasks.ground import Ground
+from tests.integration.api.serving import HOME, Server, running
+from tests.integration.pipelines.tasks.task_testbed import Ground
 
 from noetl.pipelines.catalog.datasets.reader import Datasets
 from noetl.pipelines.tables.lake_files import LakeFiles

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.acceptance.api_pipelines.conftest import Parts
-from tests.unit.api.serving import HOME, Server, running
-from tests.unit.dispatch.tasks.ground import Ground, written
+from tests.integration.api.serving import HOME, Server, running
+from tests.integration.pipelines.tasks.task_testbed import Ground, written
 
 from noetl.api.access import admission
 from noetl.errors import InputError, LeaseLost, Unavailable

@@ -7,7 +7,7 @@ import uuid
 
 import msgspec
 import pytest
-from tests.unit.dispatch.tasks.ground import Ground, written
+from tests.integration.pipelines.tasks.task_testbed import Ground, written
 
 from noetl.errors import LeaseLost
 from noetl.model.task import CheckResult, TaskGrant, TaskReport

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.acceptance.api_pipelines.test_dags import packed
-from tests.unit.api.serving import HOME, Server
-from tests.unit.dispatch.tasks.ground import Ground
+from tests.integration.api.serving import HOME, Server
+from tests.integration.pipelines.tasks.task_testbed import Ground
 
 from noetl.errors import NotFound
 from noetl.pipelines.operators.noop import NoopOperator

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.cli.shop import write_shop
+from tests.integration.cli.shop import write_shop
 
 Noetl = Callable[..., tuple[int, str, str]]
 

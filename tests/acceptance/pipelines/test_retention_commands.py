@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli.shop import write_shop
+from tests.integration.cli.shop import write_shop
 
 Noetl = Callable[..., tuple[int, str, str]]
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 from examples.pft.mock_api import serve
-from tests.unit.execute.tools.conftest import nats_url
+from tests.integration.engine.tools.conftest import nats_url
 
 from noetl.testing.engines.playbooks import Playbooks
 

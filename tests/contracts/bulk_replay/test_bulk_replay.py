@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.contracts.bulk_replay.bulk_ground import (
+from tests.contracts.bulk_replay.replay_testbed import (
     IDS,
     NEIGHBOUR,
     OWN,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.contracts.bulk_replay.bulk_ground import (
+from tests.contracts.bulk_replay.replay_testbed import (
     IDS,
     NEIGHBOUR,
     OWN,

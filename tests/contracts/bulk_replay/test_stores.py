@@ -7,7 +7,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.contracts.bulk_replay.bulk_ground import OWN, InProcess, open_ground, registry, upcasters, write_history
+from tests.contracts.bulk_replay.replay_testbed import OWN, InProcess, open_ground, registry, upcasters, write_history
 
 from noetl.kernel.ledger.postgres.database import Database
 from noetl.kernel.ledger.postgres.ledger import PostgresLedger

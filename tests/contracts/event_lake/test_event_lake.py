@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contracts.event_lake.lake_ground import AnsweringDrivers, LakeGround, fresh_scope
+from tests.contracts.event_lake.lake_testbed import AnsweringDrivers, LakeGround, fresh_scope
 
 from noetl.errors import Conflict, InputError, NotFound
 from noetl.model.mark import Mark

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.contracts.event_lake.lake_ground import AnsweringDrivers, LakeGround, fresh_scope
+from tests.contracts.event_lake.lake_testbed import AnsweringDrivers, LakeGround, fresh_scope
 
 from noetl.errors import NoetlError
 from noetl.model.ids import snowflake_at

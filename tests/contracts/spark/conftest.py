@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.unit.spark.driver.conftest import scripted_bundle, scripted_options, work
+from tests.unit.spark.drivers.conftest import scripted_bundle, scripted_options, work
 
 __all__ = ["scripted_bundle", "scripted_options", "work"]

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from tests.unit.spark.driver.meeting import meeting
-from tests.unit.spark.frames.conftest import lending, ran
+from tests.integration.spark.frames.conftest import lending, ran
+from tests.unit.spark.drivers.meeting import meeting
 
 from noetl.runtime.assembly import engine
 from noetl.spark.session.options import SparkOptions

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from tests.unit.spark.driver.conftest import OPERATORS, WorkMaker
-from tests.unit.spark.driver.meeting import bell, meeting
+from tests.unit.spark.drivers.conftest import OPERATORS, WorkMaker
+from tests.unit.spark.drivers.meeting import bell, meeting
 
 from noetl.spark.pack import pack
 from noetl.spark.session.options import SparkOptions

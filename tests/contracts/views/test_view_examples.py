@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contracts.event_lake.lake_ground import AnsweringDrivers
+from tests.contracts.event_lake.lake_testbed import AnsweringDrivers
 from tests.contracts.story_pipelines import whole_story
-from tests.contracts.views.ground import SCOPE, Ground, standing
+from tests.contracts.views.view_testbed import SCOPE, Ground, standing
 
 from noetl.kernel.ledger.postgres.database import Database
 from noetl.language.view.document import parse_view

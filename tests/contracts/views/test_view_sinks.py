@@ -7,8 +7,8 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.contracts.event_lake.lake_ground import AnsweringDrivers, LakeGround
-from tests.contracts.views.ground import CITIES, SCOPE, Ground, standing
+from tests.contracts.event_lake.lake_testbed import AnsweringDrivers, LakeGround
+from tests.contracts.views.view_testbed import CITIES, SCOPE, Ground, standing
 
 from noetl.engine.tools.postgres.target import Target, find_target
 from noetl.errors import InputError, LeaseLost

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.contracts.views.ground import CITIES, NEIGHBOUR, SCOPE, Ground, standing
+from tests.contracts.views.view_testbed import CITIES, NEIGHBOUR, SCOPE, Ground, standing
 
 from noetl.errors import Conflict, LeaseLost, NotFound, Unavailable
 from noetl.kernel.ledger.postgres.database import Database

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
-from tests.contracts.event_lake.lake_ground import AnsweringDrivers
-from tests.contracts.views.ground import CITIES, NEIGHBOUR, SCOPE, Ground, noted, standing
+from tests.contracts.event_lake.lake_testbed import AnsweringDrivers
+from tests.contracts.views.view_testbed import CITIES, NEIGHBOUR, SCOPE, Ground, noted, standing
 
 from noetl.engine.dispatch.polling import Backoff
 from noetl.kernel.ledger.postgres.database import Database

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.faults.alerts.ground import opened, work
+from tests.faults.alerts.alert_runtime import opened, work
 
 
 async def drive(url: str, home: str) -> None:

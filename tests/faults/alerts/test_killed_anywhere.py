@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.faults.alerts.ground import CHANNELS, opened, rules, work
-from tests.unit.alerts.receiving import Receiver, receiving
+from tests.faults.alerts.alert_runtime import CHANNELS, opened, rules, work
+from tests.integration.services.alerts.receiving import Receiver, receiving
 
 from noetl.engine.dispatch.drafts import Drafting
 from noetl.kernel.ledger.transition import Append, Transition

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.faults.changes.ground import open_changing
+from tests.faults.changes.changing_engine import open_changing
 
 from noetl.testing.stuck import tell_when_asked
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.faults.changes.ground import FIRST, LAST, Changing, open_changing
-from tests.faults.tasks.ground import DAYS
+from tests.faults.changes.changing_engine import FIRST, LAST, Changing, open_changing
+from tests.faults.tasks.driven_tasks import DAYS
 
 from noetl.kernel.ledger.postgres.database import Database
 from noetl.kernel.ledger.postgres.ledger import PostgresLedger

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.faults.engine.ground import SCOPED, TABLES, Ground
+from tests.faults.engine.engine_testbed import SCOPED, TABLES, Ground
 
 from noetl.testing.engines.short_leases import open_short_leased
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.faults.engine.ground import Ground
+from tests.faults.engine.engine_testbed import Ground
 
 from noetl.api import execution_list
 from noetl.cli.executions.show import shown_execution

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.faults.engine.ground import Ground
+from tests.faults.engine.engine_testbed import Ground
 from tests.faults.engine.playbooks import child, collection, playbook
 
 from noetl.testing.engines.short_leases import open_short_leased, until

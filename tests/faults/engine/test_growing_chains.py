@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.faults.engine.ground import Ground
+from tests.faults.engine.engine_testbed import Ground
 from tests.faults.engine.playbooks import child, playbook, single
 
 from noetl.engine.dispatch.children import CLOSING_SECONDS

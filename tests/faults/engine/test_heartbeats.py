@@ -6,7 +6,7 @@ import asyncio
 
 import asyncpg
 import pytest
-from tests.faults.engine.ground import SCOPED, Ground
+from tests.faults.engine.engine_testbed import SCOPED, Ground
 from tests.faults.engine.playbooks import collection, playbook
 
 from noetl.testing.engines.short_leases import open_short_leased, until

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.faults.engine.ground import Ground
+from tests.faults.engine.engine_testbed import Ground
 from tests.faults.engine.playbooks import ROWS, child, collection, cursor, playbook, single
 
 from noetl import faults

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from tests.faults.engine.ground import Ground
+from tests.faults.engine.engine_testbed import Ground
 from tests.faults.engine.playbooks import FRAME, ROWS, collection, cursor, effect, fanout, playbook, resumed
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.faults.engine.ground import Ground
+from tests.faults.engine.engine_testbed import Ground
 from tests.faults.engine.playbooks import playbook
 
 from noetl.engine.dispatch.executions import DECISIONS_BEGUN_MAX

@@ -7,7 +7,7 @@ import json
 from contextlib import AsyncExitStack
 
 import pytest
-from tests.faults.engine.ground import Ground
+from tests.faults.engine.engine_testbed import Ground
 from tests.faults.engine.playbooks import collection, playbook, single
 
 from noetl.engine.dispatch.grants import CommandGrant, FrameReport

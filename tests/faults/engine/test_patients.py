@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from examples.pft.mock_api import serve
 from examples.pft.records import DATA_TYPES, expected
-from tests.faults.engine.ground import Ground
+from tests.faults.engine.engine_testbed import Ground
 
 from noetl.testing.engines.short_leases import LEASE_SECONDS, until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from tests.faults.engine.ground import Ground, Process
+from tests.faults.engine.engine_testbed import Ground, Process
 from tests.faults.engine.playbooks import ROWS, collection, playbook, single
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]

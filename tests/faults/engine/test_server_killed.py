@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from tests.faults.engine.ground import Ground
+from tests.faults.engine.engine_testbed import Ground
 from tests.faults.engine.playbooks import ROWS, collection, cursor, playbook, single
 from tests.faults.engine.roles import Roles
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.faults.engine.ground import SCOPED, TABLES, Ground
+from tests.faults.engine.engine_testbed import SCOPED, TABLES, Ground
 from tests.faults.engine.playbooks import collection, cursor, playbook, single
 
 from noetl.runtime.postgres import migrations

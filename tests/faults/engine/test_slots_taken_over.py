@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.faults.engine.ground import Ground
+from tests.faults.engine.engine_testbed import Ground
 from tests.faults.engine.playbooks import FRAME_ROWS, ROWS, collection, playbook
 
 from noetl.engine.dispatch.grants import CommandGrant, FrameGrant, FrameReport

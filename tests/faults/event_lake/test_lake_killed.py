@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from tests.contracts.event_lake.lake_ground import LakeGround, fresh_scope
+from tests.contracts.event_lake.lake_testbed import LakeGround, fresh_scope
 
 from noetl.errors import Unavailable
 from noetl.model.task import TaskStatus

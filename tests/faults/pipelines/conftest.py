@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.faults.pipelines.ground import Ground
+from tests.faults.pipelines.pipeline_testbed import Ground
 
 from noetl.spark.lake.storage import Lake
 from noetl.testing.engines.pipelines import connected, open_task_engine

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.faults.pipelines.ground import Ground
+from tests.faults.pipelines.pipeline_testbed import Ground
 
 from noetl.testing.servers.spark import SharedDrivers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from tests.faults.pipelines.ground import Ground
+from tests.faults.pipelines.pipeline_testbed import Ground
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
 

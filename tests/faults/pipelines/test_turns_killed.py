@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.faults.pipelines.ground import Ground
+from tests.faults.pipelines.pipeline_testbed import Ground
 from tests.faults.pipelines.process import tick
 
 from noetl.pipelines.plan.life_cycles import turn_number

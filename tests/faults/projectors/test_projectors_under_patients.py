@@ -17,7 +17,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from examples.pft.records import expected
-from tests.faults.engine.ground import SCOPED
+from tests.faults.engine.engine_testbed import SCOPED
 from tests.faults.killable import Killable
 from tests.faults.projectors.patients import PortionedApi, open_patient_server, saved_records, serving
 from tests.faults.projectors.processes import LEASE_SECONDS, PATIENCE, ProjectorProcess

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.faults.schedule.ground import open_scheduler, plan_missed
+from tests.faults.schedule.driven_scheduler import open_scheduler, plan_missed
 
 from noetl.testing.stuck import tell_when_asked
 

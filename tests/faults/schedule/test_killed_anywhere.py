@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.schedule.ground import open_scheduler, plan_missed
+from tests.faults.schedule.driven_scheduler import open_scheduler, plan_missed
 
 from noetl.kernel.ledger.postgres.database import Database
 from noetl.kernel.ledger.postgres.ledger import PostgresLedger

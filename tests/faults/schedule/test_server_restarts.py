@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.faults.schedule.ground import open_scheduler, plan_missed
+from tests.faults.schedule.driven_scheduler import open_scheduler, plan_missed
 
 from noetl.errors import Unavailable
 from noetl.runtime.postgres import migrations

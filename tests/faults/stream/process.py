@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.faults.stream.ground import open_relay
+from tests.faults.stream.stream_relay import open_relay
 
 from noetl.kernel.ledger.postgres.database import Database
 from noetl.testing.stuck import tell_when_asked

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.faults.killable import Killable
-from tests.faults.stream.ground import filled, in_order, open_relay
+from tests.faults.stream.stream_relay import filled, in_order, open_relay
 
 from noetl.kernel.leases.shards import holders
 from noetl.kernel.ledger.postgres.database import Database

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.faults.tasks.ground import open_engine
+from tests.faults.tasks.driven_tasks import open_engine
 
 from noetl.testing.stuck import tell_when_asked
 

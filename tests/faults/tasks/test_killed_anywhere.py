@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.faults.tasks.ground import DAYS, Driven, open_engine
+from tests.faults.tasks.driven_tasks import DAYS, Driven, open_engine
 
 from noetl.kernel.ledger.postgres.database import Database
 from noetl.kernel.ledger.postgres.ledger import PostgresLedger

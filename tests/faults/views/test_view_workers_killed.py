@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.contracts.views.ground import CITIES, SCOPE, noted
+from tests.contracts.views.view_testbed import CITIES, SCOPE, noted
 
 from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.contracts.event_lake.lake_ground import AnsweringDrivers
-from tests.contracts.views.ground import CITIES, SCOPE, Ground, standing
+from tests.contracts.event_lake.lake_testbed import AnsweringDrivers
+from tests.contracts.views.view_testbed import CITIES, SCOPE, Ground, standing
 
 from noetl import faults
 from noetl.errors import NoetlError

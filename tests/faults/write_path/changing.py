@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.faults.write_path.ground import settings_of
+from tests.faults.write_path.stream_writer import settings_of
 
 from noetl.runtime.wiring import open_runtime
 from noetl.runtime.write_path.movers import open_write_path

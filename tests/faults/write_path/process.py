@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.faults.write_path.ground import open_writer, settings_of
+from tests.faults.write_path.stream_writer import open_writer, settings_of
 
 
 def say(event_id: int) -> None:

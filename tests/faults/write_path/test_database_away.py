@@ -17,7 +17,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
-from tests.faults.write_path.ground import open_writer, settings_of
+from tests.faults.write_path.stream_writer import open_writer, settings_of
 from tests.faults.write_path.test_killed_on_the_way import everything_stands
 
 from noetl.errors import Unavailable

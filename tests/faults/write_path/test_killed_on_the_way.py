@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.faults.write_path.ground import at_ledger, open_writer, settings_of
+from tests.faults.write_path.stream_writer import at_ledger, open_writer, settings_of
 
 from noetl.kernel.stream.losses.journal_files import noted_in
 from noetl.kernel.stream.write_path.shadow import divergence

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.faults.write_path.ground import open_writer, settings_of
+from tests.faults.write_path.stream_writer import open_writer, settings_of
 from tests.faults.write_path.test_killed_on_the_way import everything_stands
 
 from noetl.runtime.wiring import open_runtime

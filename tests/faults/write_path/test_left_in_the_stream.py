@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.faults.write_path.ground import at_ledger, open_writer, settings_of
+from tests.faults.write_path.stream_writer import at_ledger, open_writer, settings_of
 from tests.faults.write_path.test_database_away import environment
 from tests.faults.write_path.test_killed_on_the_way import COUNT, PROCESS
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.faults.write_path.ground import Recorder, open_recorder, open_writer, settings_of
+from tests.faults.write_path.stream_writer import Recorder, open_recorder, open_writer, settings_of
 from tests.faults.write_path.test_database_away import environment
 from tests.faults.write_path.test_left_in_the_stream import run
 from tests.faults.write_path.test_stream_losses import tokens_of

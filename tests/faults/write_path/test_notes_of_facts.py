@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.faults.write_path.ground import open_recorder, open_writer, settings_of
+from tests.faults.write_path.stream_writer import open_recorder, open_writer, settings_of
 from tests.faults.write_path.test_database_away import environment
 from tests.faults.write_path.test_left_in_the_stream import run
 

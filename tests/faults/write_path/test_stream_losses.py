@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import psycopg
 import pytest
-from tests.faults.write_path.ground import (
+from tests.faults.write_path.stream_writer import (
     ForgetfulServer,
     Writer,
     at_ledger,

@@ -9,14 +9,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructField, StructType
+from tests.unit.language.columns.corpus import CORPUS, INPUTS
+from tests.unit.language.columns.tpch_files import QUERIES, tables
 
 from noetl.language.columns.plan.lineage import plan_lineage
 from noetl.language.columns.sql.lineage import query_lineage
 from noetl.model.lineage import Lineage
 from noetl.spark.operators.lineage import marked
 
-from ...lineage.corpus import CORPUS, INPUTS
-from ...lineage.tpch_files import QUERIES, tables
 from .conftest import Rig
 
 
