@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Collection
 
-from bench.database_testbed import SCOPE, Ground, ground
+from bench.database_testbed import SCOPE, DatabaseTestbed, open_database_testbed
 from bench.figure import Figure, alternating
 from noetl.model.event import Draft
 from noetl.model.stream import Stream, loop_stream
@@ -20,7 +20,7 @@ EACH = 25
 async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure batches of 100 and 64 concurrent appenders of single events."""
     measures = {"append.batch100": _batch, "append.concurrent64": _concurrent}
-    async with ground() as on:
+    async with open_database_testbed() as on:
         found = []
         for name in wanted:
             await measures[name](on, 2)  # warms caches and plans; not counted
@@ -28,7 +28,7 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
         return found
 
 
-async def _batch(on: Ground, rounds: int) -> Figure:
+async def _batch(on: DatabaseTestbed, rounds: int) -> Figure:
     async def ours(_: int) -> float:
         stream, work = batches(on)
         began = time.perf_counter()
@@ -46,7 +46,7 @@ async def _batch(on: Ground, rounds: int) -> Figure:
     return Figure.ratio("append.batch100", *await alternating(ours, floor, rounds), "events/s", 0.7, "more")
 
 
-async def _concurrent(on: Ground, rounds: int) -> Figure:
+async def _concurrent(on: DatabaseTestbed, rounds: int) -> Figure:
     async def ours(_: int) -> float:
         work = [items(on, EACH) for _ in range(APPENDERS)]
         began = time.perf_counter()
@@ -63,19 +63,19 @@ async def _concurrent(on: Ground, rounds: int) -> Figure:
     return Figure.ratio("append.concurrent64", *await alternating(ours, floor, rounds), "events/s", 5.0, "more")
 
 
-async def one_by_one(on: Ground, stream: Stream, drafts: list[Draft]) -> None:
+async def one_by_one(on: DatabaseTestbed, stream: Stream, drafts: list[Draft]) -> None:
     """Append drafts one after the other."""
     for draft in drafts:
         await on.ledger.append(stream, [draft])
 
 
-def batches(on: Ground) -> tuple[Stream, list[list[Draft]]]:
+def batches(on: DatabaseTestbed) -> tuple[Stream, list[list[Draft]]]:
     """Make a stream's events in batches of a hundred."""
     stream, drafts = items(on, BATCHES * 100)
     return stream, [drafts[start : start + 100] for start in range(0, len(drafts), 100)]
 
 
-def items(on: Ground, count: int) -> tuple[Stream, list[Draft]]:
+def items(on: DatabaseTestbed, count: int) -> tuple[Stream, list[Draft]]:
     """Make events as a loop has them: ids, a step, a small item and some context, about 300 bytes of JSON."""
     execution_id, loop_id = on.ids.mint(), on.ids.mint()
     drafts = [

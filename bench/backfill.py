@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection
 
 from bench.figure import Figure, paired
-from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineTestbed, open_pipeline_testbed
 from noetl.pipelines.changes.backfills.preview import BackfillPlan
 from noetl.pipelines.changes.context import Located
 from noetl.pipelines.changes.engine import Changes
@@ -33,20 +33,20 @@ SELECT $1, $2, $3, k.place - 1, k.partition_key FROM unnest($4::text[]) WITH ORD
 async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure queueing in turn with the bare insert, and the preview by itself."""
     found: list[Figure] = []
-    async with open_pipeline_ground() as ground:
-        await ground.deploy(DAG)
-        changes = changes_of(ground.runtime, ground.pipelines, "bench")
-        owner = await ground.bare()
+    async with open_pipeline_testbed() as testbed:
+        await testbed.deploy(DAG)
+        changes = changes_of(testbed.runtime, testbed.pipelines, "bench")
+        owner = await testbed.bare()
         await owner.execute(_TABLE)
-        seconds, located, plan = await _previewed(ground, changes)
+        seconds, located, plan = await _previewed(testbed, changes)
         if "backfill.queue" in wanted:
 
             async def ours(_number: int) -> float:
-                return await _queued(ground, changes, located, plan)
+                return await _queued(testbed, changes, located, plan)
 
             async def bare(number: int) -> float:
                 await owner.execute("TRUNCATE noetl.bare_partition")
-                own = ground.runtime.scope
+                own = testbed.runtime.scope
                 began = time.perf_counter()
                 await owner.execute(_INSERT, own.tenant_id, own.organization_id, number, list(plan.keys))
                 return time.perf_counter() - began
@@ -60,17 +60,17 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
     return found
 
 
-async def _previewed(ground: PipelineGround, changes: Changes) -> tuple[float, Located, BackfillPlan]:
+async def _previewed(testbed: PipelineTestbed, changes: Changes) -> tuple[float, Located, BackfillPlan]:
     began = time.perf_counter()
-    located, plan = await changes.plan_backfill(ground.runtime.scope, "days", start=FIRST, end=LAST)
+    located, plan = await changes.plan_backfill(testbed.runtime.scope, "days", start=FIRST, end=LAST)
     seconds = time.perf_counter() - began
     assert plan.total == PARTITIONS, plan.total
     return seconds, located, plan
 
 
-async def _queued(ground: PipelineGround, changes: Changes, located: Located, plan: BackfillPlan) -> float:
+async def _queued(testbed: PipelineTestbed, changes: Changes, located: Located, plan: BackfillPlan) -> float:
     """Queue a backfill, which is timed, and give it up again."""
-    scope = ground.runtime.scope
+    scope = testbed.runtime.scope
     began = time.perf_counter()
     one = await changes.backfills.request(scope, located, plan, by="bench")
     seconds = time.perf_counter() - began

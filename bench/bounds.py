@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from bench.engine_testbed import open_engine_ground
+from bench.engine_testbed import open_engine_testbed
 from bench.figure import Figure, paired
 from noetl.language.templates.bounds import meter, operators, weights
 from noetl.language.templates.sandbox import SANDBOX
@@ -56,15 +56,15 @@ _WITHOUT: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
 
 async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure whole executions; their floor are the same executions without bounds."""
-    async with open_engine_ground() as ground:
-        entry = await ground.register(_LOOP)
+    async with open_engine_testbed() as testbed:
+        entry = await testbed.register(_LOOP)
 
         async def bounded(_: int) -> float:
-            return await ground.timed(entry) * 1000 / ITEMS
+            return await testbed.timed(entry) * 1000 / ITEMS
 
         async def unbounded(_: int) -> float:
             with without_bounds():
-                return await ground.timed(entry) * 1000 / ITEMS
+                return await testbed.timed(entry) * 1000 / ITEMS
 
         # Templates are read with bounds, as ever; not counted.
         await bounded(0)

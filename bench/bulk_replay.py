@@ -12,7 +12,7 @@ from typing import Final
 
 from bench.bulk_history import many_executions
 from bench.figure import Figure, alternating
-from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineTestbed, open_pipeline_testbed
 from noetl.kernel.replay.as_of import AsOf
 from noetl.kernel.replay.replay import ReplayedState
 from noetl.model.mark import Mark
@@ -28,26 +28,26 @@ _GROWTH: Final = 1.2
 
 async def figures(wanted: Collection[str], executions: int = EXECUTIONS) -> list[Figure]:
     """Fill a ledger and measure what is wanted of it."""
-    async with open_pipeline_ground(worker=False) as ground:
-        bare = await ground.bare()
-        events = await many_executions(bare, ground.runtime.ids.mint, executions)
+    async with open_pipeline_testbed(worker=False) as testbed:
+        bare = await testbed.bare()
+        events = await many_executions(bare, testbed.runtime.ids.mint, executions)
         await bare.close()
-        mark = await ground.runtime.ledger.head()
+        mark = await testbed.runtime.ledger.head()
         found = []
         if "bulk-replay.ledger" in wanted:
-            found.append(await _beside_one_process(ground, "ledger", mark, events))
+            found.append(await _beside_one_process(testbed, "ledger", mark, events))
         if "bulk-replay.growth" in wanted:
-            found.append(await _growth(ground, mark))
+            found.append(await _growth(testbed, mark))
         if "bulk-replay.lake" in wanted:
-            async with open_event_lake(ground.runtime) as lake:
+            async with open_event_lake(testbed.runtime) as lake:
                 await lake.sync()
-            found.append(await _beside_one_process(ground, "lake", mark, events))
+            found.append(await _beside_one_process(testbed, "lake", mark, events))
         return found
 
 
-async def _beside_one_process(ground: PipelineGround, source: Source, mark: Mark, events: int) -> Figure:
+async def _beside_one_process(testbed: PipelineTestbed, source: Source, mark: Mark, events: int) -> Figure:
     """Compare rates; the first replay of each warms it and proves that both come to the same."""
-    runtime = ground.runtime
+    runtime = testbed.runtime
     async with open_bulk_replay(runtime, source) as bulk:
 
         async def on_spark() -> ReplayedState:
@@ -63,11 +63,11 @@ async def _beside_one_process(ground: PipelineGround, source: Source, mark: Mark
     return Figure.ratio(name, events / ours, events / floor, "events/s", _BARS[source], "more")
 
 
-async def _growth(ground: PipelineGround, mark: Mark) -> Figure:
+async def _growth(testbed: PipelineTestbed, mark: Mark) -> Figure:
     """Compare what one event costs in the whole history and in half of it."""
-    scope = ground.runtime.scope
+    scope = testbed.runtime.scope
     half = Mark([position // 2 for position in mark.positions])
-    async with open_bulk_replay(ground.runtime) as bulk:
+    async with open_bulk_replay(testbed.runtime) as bulk:
         seconds: dict[Mark, list[float]] = {mark: [], half: []}
         await bulk.replay.state(scope, as_of=AsOf(mark=half), projection="all", rows="none")
         for _ in range(ROUNDS):

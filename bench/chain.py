@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 
 from bench.append import APPENDERS, BATCHES, EACH, batches, items, one_by_one
-from bench.database_testbed import Ground, ground
+from bench.database_testbed import DatabaseTestbed, open_database_testbed
 from bench.figure import Figure, paired
 from noetl.kernel.ledger import batch, normalizer
 from noetl.runtime.postgres.migrations import SCHEMA
@@ -19,20 +19,20 @@ _LINKING = ("add_link", "link_appends")
 
 async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure batches of 100 and 64 concurrent appenders, each with and without the chain."""
-    measures: dict[str, Callable[[Ground], Awaitable[float]]] = {
+    measures: dict[str, Callable[[DatabaseTestbed], Awaitable[float]]] = {
         "chain.batch100": _batch,
         "chain.concurrent64": _concurrent,
     }
-    async with ground() as on:
+    async with open_database_testbed() as on:
         found = []
         for name in wanted:
             measure = measures[name]
 
-            async def chained(_: int, measure: Callable[[Ground], Awaitable[float]] = measure) -> float:
+            async def chained(_: int, measure: Callable[[DatabaseTestbed], Awaitable[float]] = measure) -> float:
                 await _chain(on)
                 return await measure(on)
 
-            async def unchained(_: int, measure: Callable[[Ground], Awaitable[float]] = measure) -> float:
+            async def unchained(_: int, measure: Callable[[DatabaseTestbed], Awaitable[float]] = measure) -> float:
                 await _unchain(on)
                 return await measure(on)
 
@@ -42,14 +42,14 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
         return found
 
 
-async def _chain(on: Ground) -> None:
+async def _chain(on: DatabaseTestbed) -> None:
     vars(batch)["leaves"] = normalizer.leaves
     for name in _LINKING:
         await on.bare.execute((SCHEMA / f"functions/{name}.sql").read_text())
     await _settle(on)
 
 
-async def _unchain(on: Ground) -> None:
+async def _unchain(on: DatabaseTestbed) -> None:
     """Let appends make neither leaves nor links."""
     vars(batch)["leaves"] = lambda stream, shard, rows: b""
     for name in _LINKING:
@@ -58,7 +58,7 @@ async def _unchain(on: Ground) -> None:
     await _settle(on)
 
 
-async def _settle(on: Ground) -> None:
+async def _settle(on: DatabaseTestbed) -> None:
     """Append a little first, so that no round pays for the functions that were just changed."""
     for _ in range(3):
         stream, (drafts, *_) = batches(on)
@@ -67,7 +67,7 @@ async def _settle(on: Ground) -> None:
         await on.ledger.append(stream, drafts)
 
 
-async def _batch(on: Ground) -> float:
+async def _batch(on: DatabaseTestbed) -> float:
     stream, work = batches(on)
     began = time.perf_counter()
     for drafts in work:
@@ -75,7 +75,7 @@ async def _batch(on: Ground) -> float:
     return BATCHES * 100 / (time.perf_counter() - began)
 
 
-async def _concurrent(on: Ground) -> float:
+async def _concurrent(on: DatabaseTestbed) -> float:
     work = [items(on, EACH) for _ in range(APPENDERS)]
     began = time.perf_counter()
     await asyncio.gather(*(one_by_one(on, stream, drafts) for stream, drafts in work))

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
 from bench.figure import Figure, paired
-from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineTestbed, open_pipeline_testbed
 from noetl.kernel.ledger.transition import Transition
 from noetl.model.event import time_text
 from noetl.services.schedule.drafts import Said, ScheduleDrafts, Told
@@ -45,7 +45,7 @@ WHERE s.tenant_id = $3 AND s.organization_id = $4 AND s.schedule_id = n.id
 async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure one look at schedules that are all due, until the lease of each is written, in a process like a server's."""
     del wanted
-    async with open_pipeline_ground(worker=False) as on:
+    async with open_pipeline_testbed(worker=False) as on:
         own, ids = on.runtime, on.runtime.ids
         scope = (own.scope.tenant_id, own.scope.organization_id)
         scheduler = Scheduler(own.database, own.ledger, ids.mint_many, PRODUCER, {"playbook": _nothing}, PlatformJobs())
@@ -118,7 +118,7 @@ def _created(schedule_id: str, number: int) -> Said:
     return Said("schedule.created", meta, context={"target": target, "retry_backoff": [60.0, 300.0, 900.0]})
 
 
-async def _tell(on: PipelineGround, said: list[tuple[str, Said]]) -> None:
+async def _tell(on: PipelineTestbed, said: list[tuple[str, Said]]) -> None:
     drafts = ScheduleDrafts(on.runtime.ids.mint_many, PRODUCER)
     for start in range(0, len(said), TOGETHER):
         told = [Told(on.runtime.scope, name, None, (one,)) for name, one in said[start : start + TOGETHER]]

@@ -1,4 +1,4 @@
-"""The ground all database figures are measured on: an embedded server of its own with its shipped, durable settings."""
+"""The testbed all database figures are measured on: an embedded server of its own with its shipped, durable settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BARE_INSERT = "INSERT INTO noetl.event ({}) SELECT * FROM unnest({})".format(
 )
 
 
-class Ground:
+class DatabaseTestbed:
     """A fresh database with a ledger on it and a bare connection beside it."""
 
     def __init__(
@@ -81,8 +81,8 @@ def folder_for_server() -> Path:
 
 
 @asynccontextmanager
-async def ground() -> AsyncIterator[Ground]:
-    """Give a fresh ground and remove it afterwards."""
+async def open_database_testbed() -> AsyncIterator[DatabaseTestbed]:
+    """Give a fresh testbed and remove it afterwards."""
     folder = folder_for_server()
     server = EmbeddedServer(folder / "home")
     try:
@@ -95,7 +95,7 @@ async def ground() -> AsyncIterator[Ground]:
                 server.url(),
                 server_settings={"noetl.tenant": SCOPE.tenant_id, "noetl.organization": SCOPE.organization_id},
             )
-            yield Ground(server, database, ledger, bare)
+            yield DatabaseTestbed(server, database, ledger, bare)
             await bare.close()
             await ledger.close()
             await database.close()

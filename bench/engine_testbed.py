@@ -1,4 +1,4 @@
-"""The ground engine figures are measured on: a whole runtime with engine and worker in this process, as `noetl run` has."""
+"""The testbed engine figures are measured on: a whole runtime with engine and worker in this process, as `noetl run` has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
 
 
-class EngineGround:
+class EngineTestbed:
     """An engine with a worker, and the way to the bare database."""
 
     def __init__(self, runtime: Runtime, engine: Engine, server: EmbeddedServer) -> None:
@@ -58,7 +58,7 @@ class EngineGround:
 
 
 @asynccontextmanager
-async def open_engine_ground(slots: int = RUN_SLOTS) -> AsyncIterator[EngineGround]:
+async def open_engine_testbed(slots: int = RUN_SLOTS) -> AsyncIterator[EngineTestbed]:
     """Give an engine on a fresh embedded database with its shipped, durable settings."""
     folder = folder_for_server()
     settings = Settings.model_validate({"runtime": {"home": str(folder / "home")}})
@@ -69,7 +69,7 @@ async def open_engine_ground(slots: int = RUN_SLOTS) -> AsyncIterator[EngineGrou
             open_worker(runtime, engine.dispatch(runtime.scope), slots=slots),
         ):
             with EmbeddedServer(settings.runtime.home) as server:
-                yield EngineGround(runtime, engine, server)
+                yield EngineTestbed(runtime, engine, server)
     finally:
         EmbeddedServer(settings.runtime.home).destroy()
         shutil.rmtree(folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.database_testbed import SCOPE, Ground
+from bench.database_testbed import SCOPE, DatabaseTestbed
 from noetl.model.stream import execution_stream, loop_stream, stage_stream
 
 _FRAMES = """
@@ -31,7 +31,7 @@ CROSS JOIN LATERAL (SELECT encode(sha256(frame::text::bytea), 'hex') AS digest) 
 """
 
 
-async def long_execution(on: Ground, events: int) -> int:
+async def long_execution(on: DatabaseTestbed, events: int) -> int:
     """Make an execution with a loop of that many frame events, and return its id."""
     execution_id, loop_id, stage_id = on.ids.mint_many(3)
     drafts = on.drafts

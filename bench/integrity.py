@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from bench.figure import Figure, paired
-from bench.pipeline_testbed import open_pipeline_ground
+from bench.pipeline_testbed import open_pipeline_testbed
 from bench.query import asked, built
 from bench.spark_floor import SparkFloor
 from bench.spark_job import INPUT, SQL
@@ -28,9 +28,9 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
 
 async def _pages() -> Figure:
     """Measure Spark reading and writing pages with checksums, beside the same without."""
-    async with open_pipeline_ground() as ground:
-        await ground.deploy(INPUT)
-        files = [path for some in (await ground.files("numbers")).values() for path in some]
+    async with open_pipeline_testbed() as testbed:
+        await testbed.deploy(INPUT)
+        files = [path for some in (await testbed.files("numbers")).values() for path in some]
         floor = await SparkFloor.start()
 
         async def checked(_: int) -> float:
@@ -47,19 +47,19 @@ async def _pages() -> Figure:
 
 async def _proofs() -> Figure:
     """Measure queries over files that were proven before, beside the same without any look at the files."""
-    async with open_pipeline_ground(worker=False) as ground:
-        await built(ground)
-        async with open_queries(ground.runtime, "bench") as queries:
+    async with open_pipeline_testbed(worker=False) as testbed:
+        await built(testbed)
+        async with open_queries(testbed.runtime, "bench") as queries:
             prove = Queries._prove
 
             async def proven(_: int) -> float:
                 vars(queries).pop("_prove", None)
                 assert queries._prove.__func__ is prove  # type: ignore[attr-defined]
-                return await asked(ground, queries)
+                return await asked(testbed, queries)
 
             async def unproven(_: int) -> float:
                 vars(queries)["_prove"] = lambda asking, pins: None
-                return await asked(ground, queries)
+                return await asked(testbed, queries)
 
             await paired(proven, unproven, 3)  # proves the files; not counted
             ours, bare, _ = await paired(proven, unproven, QUERY_ROUNDS)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from bench import lake_floor
 from bench.bulk_history import many_executions
 from bench.figure import Figure, alternating
-from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineTestbed, open_pipeline_testbed
 from noetl.model.mark import Mark
 from noetl.model.stream import execution_stream
 from noetl.runtime.spark.event_lake import EventLake, open_event_lake
@@ -33,21 +33,21 @@ async def figures(wanted: Collection[str], executions: int = EXECUTIONS) -> list
     """Fill a ledger and measure what is wanted of its lake."""
     found = []
     async with (
-        open_pipeline_ground(worker=False, event_lake={"facts": False}) as ground,
-        open_event_lake(ground.runtime) as lake,
+        open_pipeline_testbed(worker=False, event_lake={"facts": False}) as testbed,
+        open_event_lake(testbed.runtime) as lake,
     ):
         if "lake.lag_p95_ms" in wanted:
-            found.append(await _lag(ground, lake))
+            found.append(await _lag(testbed, lake))
         if "lake.rate" in wanted:
-            found.append(await _rate(ground, lake, executions))
+            found.append(await _rate(testbed, lake, executions))
     return found
 
 
-async def _rate(ground: PipelineGround, lake: EventLake, executions: int) -> Figure:
-    bare = await ground.bare()
-    events = await many_executions(bare, ground.runtime.ids.mint, executions)
+async def _rate(testbed: PipelineTestbed, lake: EventLake, executions: int) -> Figure:
+    bare = await testbed.bare()
+    events = await many_executions(bare, testbed.runtime.ids.mint, executions)
     await bare.close()
-    head = await ground.runtime.ledger.head()
+    head = await testbed.runtime.ledger.head()
     pieces = [
         (shard, first, min(first + PIECE - 1, last))
         for shard, last in enumerate(head.positions)
@@ -55,7 +55,7 @@ async def _rate(ground: PipelineGround, lake: EventLake, executions: int) -> Fig
     ]
     floor = await lake_floor.start()
     # As a role that sees all rows, so that the floor does not pay for being held to one organization.
-    known = ground.runtime.database.url
+    known = testbed.runtime.database.url
     url = f"{known}{'&' if '?' in known else '?'}user=noetl_projector"
 
     async def ours(_: int) -> float:
@@ -75,7 +75,7 @@ async def _rate(ground: PipelineGround, lake: EventLake, executions: int) -> Fig
     return Figure.ratio("lake.rate", events / mine, events / base, "events/s", 0.6, "more")
 
 
-async def _lag(ground: PipelineGround, lake: EventLake) -> Figure:
+async def _lag(testbed: PipelineTestbed, lake: EventLake) -> Figure:
     """Follow while events come in at a steady rate, and look how old each was when it became visible."""
     stop, began = asyncio.Event(), asyncio.Event()
     commits: list[tuple[float, Mark]] = []
@@ -84,13 +84,13 @@ async def _lag(ground: PipelineGround, lake: EventLake) -> Figure:
         commits.append((time.time(), Mark.parse(progress["mark"])))
         began.set()
 
-    await _append(ground, 1)
+    await _append(testbed, 1)
     following = asyncio.create_task(lake.sync(follow=True, told=told, stop=stop))
     await began.wait()
-    start = end = await ground.runtime.ledger.head()
+    start = end = await testbed.runtime.ledger.head()
     due = time.monotonic()
     for _ in range(SECONDS * APPENDS):
-        end = end.merge(await _append(ground, RATE // APPENDS))
+        end = end.merge(await _append(testbed, RATE // APPENDS))
         due += 1 / APPENDS
         await asyncio.sleep(max(0.0, due - time.monotonic()))
     while not commits[-1][1].covers(end) and not following.done():
@@ -98,13 +98,13 @@ async def _lag(ground: PipelineGround, lake: EventLake) -> Figure:
         await asyncio.wait({following, asyncio.create_task(began.wait())}, return_when=asyncio.FIRST_COMPLETED)
     stop.set()
     await following
-    lags = await _lags(ground, start, end, commits)
+    lags = await _lags(testbed, start, end, commits)
     return Figure.plain("lake.lag_p95_ms", statistics.quantiles(lags, n=20)[-1] * 1000, "ms", 3000, "less")
 
 
-async def _append(ground: PipelineGround, count: int) -> Mark:
+async def _append(testbed: PipelineTestbed, count: int) -> Mark:
     """Append events of an execution, and return the mark that they reach."""
-    own = ground.runtime
+    own = testbed.runtime
     drafts = Drafts(own.scope, own.ids.mint)
     run = own.ids.mint()
     events = [drafts.execution(run, "step.entered", node_name=f"step {number}") for number in range(count - 1)]
@@ -112,9 +112,9 @@ async def _append(ground: PipelineGround, count: int) -> Mark:
     return Mark.zero().with_position(appended.shard, appended.last_position)
 
 
-async def _lags(ground: PipelineGround, start: Mark, end: Mark, commits: list[tuple[float, Mark]]) -> list[float]:
+async def _lags(testbed: PipelineTestbed, start: Mark, end: Mark, commits: list[tuple[float, Mark]]) -> list[float]:
     """Return, for each event, the seconds from when the ledger took it in until the lake showed it."""
-    connection = await ground.bare()
+    connection = await testbed.bare()
     rows = await connection.fetch("SELECT shard, position, extract(epoch FROM ingest_time) AS at FROM noetl.event")
     await connection.close()
     found = []

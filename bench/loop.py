@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bench.engine_testbed import open_engine_ground
+from bench.engine_testbed import open_engine_testbed
 from bench.figure import Figure
 
 ITEMS = 10_000
@@ -26,8 +26,8 @@ workflow:
 
 async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure whole executions; their bare floor is nothing, for the rows do nothing."""
-    async with open_engine_ground() as ground:
-        entry = await ground.register(_LOOP)
-        await ground.timed(entry)
-        best = sorted([await ground.timed(entry) for _ in range(ROUNDS)])[ROUNDS // 2]
+    async with open_engine_testbed() as testbed:
+        entry = await testbed.register(_LOOP)
+        await testbed.timed(entry)
+        best = sorted([await testbed.timed(entry) for _ in range(ROUNDS)])[ROUNDS // 2]
     return [Figure.plain(name, best * 1000 / ITEMS, "ms", 0.5, "less") for name in wanted]

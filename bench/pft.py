@@ -42,16 +42,16 @@ DEFAULTS = Options()
 async def figures(wanted: Collection[str], options: Options = DEFAULTS) -> list[Figure]:
     """Measure the named figures; what several of them need is run once a round."""
     needed = {run for name in wanted for run in NEEDS.get(name, {"row"})}
-    async with arena() as ground:
-        measured = await _Runs(ground, options).measure(needed)
+    async with arena() as testbed:
+        measured = await _Runs(testbed, options).measure(needed)
     return [measured.figure(name) for name in wanted]
 
 
 class _Runs:
     """All runs of a measurement, in rounds that change who goes first."""
 
-    def __init__(self, ground: Arena, options: Options) -> None:
-        self._ground, self._options = ground, options
+    def __init__(self, testbed: Arena, options: Options) -> None:
+        self._testbed, self._options = testbed, options
         self._sizes, self._tenth = options.sizes, tenth(options.sizes)
         self._seconds: dict[str, list[float]] = {}
         self._rows: list[Ours] = []
@@ -72,18 +72,18 @@ class _Runs:
         return self
 
     async def _floor(self) -> float:
-        return (await self._ground.floor(self._sizes)).seconds
+        return (await self._testbed.floor(self._sizes)).seconds
 
     async def _row(self) -> float:
-        run = await self._ground.ours(ROW_COMMIT, self._sizes)
+        run = await self._testbed.ours(ROW_COMMIT, self._sizes)
         self._rows.append(run)
         return run.seconds
 
     async def _frame(self) -> float:
-        return (await self._ground.ours(FRAME_COMMIT, self._sizes)).seconds
+        return (await self._testbed.ours(FRAME_COMMIT, self._sizes)).seconds
 
     async def _one_tenth(self) -> float:
-        return (await self._ground.ours(ROW_COMMIT, self._tenth)).seconds
+        return (await self._testbed.ours(ROW_COMMIT, self._tenth)).seconds
 
     def figure(self, name: str) -> Figure:
         """Make a figure of what was measured."""

@@ -20,7 +20,7 @@ import asyncpg
 import psutil
 from examples.pft.records import expected
 
-from bench.database_testbed import Ground, ground
+from bench.database_testbed import DatabaseTestbed, open_database_testbed
 from bench.pft_floor import Floor, Sizes
 
 DATABASE = "pft"
@@ -45,7 +45,7 @@ class Ours:
 class Arena:
     """Runs the workload, ours or bare, against one mock API on one server."""
 
-    def __init__(self, on: Ground, api_url: str) -> None:
+    def __init__(self, on: DatabaseTestbed, api_url: str) -> None:
         self._on = on
         self._api_url = api_url
         self._url = on.server.url(database=DATABASE)
@@ -87,7 +87,7 @@ class Arena:
 @asynccontextmanager
 async def arena() -> AsyncIterator[Arena]:
     """Give a fresh arena and remove it afterwards."""
-    async with ground() as on, _mock_api() as api_url:
+    async with open_database_testbed() as on, _mock_api() as api_url:
         admin = await asyncpg.connect(on.server.url("noetl_admin", "postgres"))
         await admin.execute(f"CREATE DATABASE {DATABASE} OWNER noetl_owner")
         await admin.close()

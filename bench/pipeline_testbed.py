@@ -1,4 +1,4 @@
-"""The ground pipeline figures are measured on: a whole runtime with workers of tasks in this process, as `noetl dag` has."""
+"""The testbed pipeline figures are measured on: a whole runtime with workers of tasks in this process, as `noetl dag` has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
 
 
-class PipelineGround:
+class PipelineTestbed:
     """Pipelines with a worker, and the way to the bare database and the bare files."""
 
     def __init__(self, folder: Path, runtime: Runtime, pipelines: Pipelines, server: EmbeddedServer) -> None:
@@ -94,7 +94,7 @@ SELECT extract(epoch FROM greatest(
 
 
 @asynccontextmanager
-async def open_pipeline_ground(*, worker: bool = True, **settings: Any) -> AsyncIterator[PipelineGround]:
+async def open_pipeline_testbed(*, worker: bool = True, **settings: Any) -> AsyncIterator[PipelineTestbed]:
     """Give pipelines, with a worker unless told, on a fresh embedded database with its shipped, durable settings."""
     folder = folder_for_server()
     own = Settings.model_validate({"runtime": {"home": str(folder / "home")}, **settings})
@@ -106,7 +106,7 @@ async def open_pipeline_ground(*, worker: bool = True, **settings: Any) -> Async
             open_task_worker(runtime, pipelines, engine) if worker else nullcontext(),
         ):
             with EmbeddedServer(own.runtime.home) as server:
-                yield PipelineGround(folder, runtime, pipelines, server)
+                yield PipelineTestbed(folder, runtime, pipelines, server)
     finally:
         EmbeddedServer(own.runtime.home).destroy()
         shutil.rmtree(folder)

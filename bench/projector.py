@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.bulk_history import many_executions
-from bench.database_testbed import SCOPE, Ground, ground
+from bench.database_testbed import SCOPE, DatabaseTestbed, open_database_testbed
 from bench.figure import Figure
 from noetl.kernel.ledger.archive.retention import ensure_partitions
 from noetl.kernel.ledger.history import History
@@ -47,7 +47,7 @@ _WATCH_SECONDS: Final = 0.03
 async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure the rate of one projector, what a second one brings, and the lag under load."""
     found = []
-    async with ground() as on:
+    async with open_database_testbed() as on:
         # A process that starts makes the partitions that are missing, for which it would wait at the gate.
         await ensure_partitions(on.database, EventStore().partitions_ahead_months)
         if {"projector.rate", "projector.scaling"} & set(wanted):
@@ -58,7 +58,7 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
     return found
 
 
-async def _rates(on: Ground, wanted: Collection[str], events: int) -> list[Figure]:
+async def _rates(on: DatabaseTestbed, wanted: Collection[str], events: int) -> list[Figure]:
     head = await on.ledger.head()
     replay, one, two = [], [], []
     for number in range(ROUNDS + 1):
@@ -82,7 +82,7 @@ async def _rates(on: Ground, wanted: Collection[str], events: int) -> list[Figur
     return found
 
 
-async def _replayed(on: Ground, head: Mark, events: int) -> float:
+async def _replayed(on: DatabaseTestbed, head: Mark, events: int) -> float:
     payloads = open_object_store(Connection(path=Path(on.server.status().home) / "payloads"), compress=True)
     store = PostgresProjectionStore(on.database)
     history = History(on.database, on.ledger, payloads)
@@ -93,7 +93,7 @@ async def _replayed(on: Ground, head: Mark, events: int) -> float:
     return events / (time.perf_counter() - began)
 
 
-async def _projected(on: Ground, head: Mark, events: int, projectors: int) -> float:
+async def _projected(on: DatabaseTestbed, head: Mark, events: int, projectors: int) -> float:
     """Let projectors begin at the same moment, with everything before them, and return their rate together."""
     await _forget(on)
     gate = on.bare.transaction()
@@ -108,7 +108,7 @@ async def _projected(on: Ground, head: Mark, events: int, projectors: int) -> fl
         return events / (time.perf_counter() - began)
 
 
-async def _lag(on: Ground) -> Figure:
+async def _lag(on: DatabaseTestbed) -> Figure:
     """Append at a steady rate and note for each append how long after it its events were projected."""
     waiting: list[tuple[int, int, float]] = []
     waits: list[float] = []
@@ -126,7 +126,7 @@ async def _lag(on: Ground) -> Figure:
     return Figure.plain("projector.lag_p95_ms", statistics.quantiles(waits, n=20)[18] * 1000, "ms", 500.0, "less")
 
 
-async def _append(on: Ground, waiting: list[tuple[int, int, float]]) -> None:
+async def _append(on: DatabaseTestbed, waiting: list[tuple[int, int, float]]) -> None:
     execution_id, loop_id = on.ids.mint_many(2)
     started = on.drafts.loop(execution_id, loop_id, "loop.started")
     items = [on.drafts.loop_item(execution_id, loop_id, index) for index in range(LOAD_EVENTS // _TICKS - 1)]
@@ -134,25 +134,25 @@ async def _append(on: Ground, waiting: list[tuple[int, int, float]]) -> None:
     waiting.append((appended.shard, appended.last_position, time.perf_counter()))
 
 
-async def _note(on: Ground, waiting: list[tuple[int, int, float]], waits: list[float]) -> None:
+async def _note(on: DatabaseTestbed, waiting: list[tuple[int, int, float]], waits: list[float]) -> None:
     at, now = (await _checkpoints(on)).positions, time.perf_counter()
     waits += [now - since for shard, position, since in waiting if at[shard] >= position]
     waiting[:] = [one for one in waiting if at[one[0]] < one[1]]
 
 
-async def _checkpoints(on: Ground) -> Mark:
+async def _checkpoints(on: DatabaseTestbed) -> Mark:
     return Mark(
         [row[0] for row in await on.bare.fetch("SELECT position FROM noetl.projection_checkpoint ORDER BY shard")]
     )
 
 
-async def _forget(on: Ground) -> None:
+async def _forget(on: DatabaseTestbed) -> None:
     await on.bare.execute("TRUNCATE noetl.projection")
     await on.bare.execute("UPDATE noetl.projection_checkpoint SET position = 0, folds = NULL, failure = NULL")
 
 
 @asynccontextmanager
-async def _projectors(on: Ground, count: int) -> AsyncIterator[None]:
+async def _projectors(on: DatabaseTestbed, count: int) -> AsyncIterator[None]:
     """Run so many projectors for the time of the block, each with its fair share of the shards."""
     with tempfile.TemporaryDirectory(prefix="noetl-bench-projectors-") as folder:
         environ = os.environ | {"NOETL_DATABASE_URL": on.server.url(), "NOETL_HOME": folder}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.figure import Figure, alternating
-from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineTestbed, open_pipeline_testbed
 from noetl.model.task import PartitionWrite, TaskReport
 from noetl.pipelines.tables.column_types import fields_of
 from noetl.pipelines.tables.lake_files import LakeFiles
@@ -44,15 +44,15 @@ QUESTIONS: Final = (
 async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure the milliseconds that a query takes beyond bare DuckDB, on average over the questions."""
     del wanted
-    async with open_pipeline_ground(worker=False) as ground:
-        await built(ground)
-        files = [path for paths in (await ground.files("sales")).values() for path in paths]
-        async with open_queries(ground.runtime, "bench") as queries:
+    async with open_pipeline_testbed(worker=False) as testbed:
+        await built(testbed)
+        files = [path for paths in (await testbed.files("sales")).values() for path in paths]
+        async with open_queries(testbed.runtime, "bench") as queries:
             with duckdb.connect() as bare:
                 listed = ", ".join(f"'{path}'" for path in files)
 
                 async def ours(_number: int) -> float:
-                    return await asked(ground, queries)
+                    return await asked(testbed, queries)
 
                 async def floor(_number: int) -> float:
                     return await asyncio.to_thread(_bare, bare, f"read_parquet([{listed}])")
@@ -64,14 +64,14 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
     return [Figure.of("query.overhead_ms", mine - base, mine, base, "ms", 50, "less")]
 
 
-async def built(ground: PipelineGround) -> None:
+async def built(testbed: PipelineTestbed) -> None:
     """Build the dataset by hand, in the place of a worker."""
-    deploying = asyncio.create_task(ground.deploy(DAG))
-    tasks = ground.pipelines.engine.tasks(ground.runtime.scope)
+    deploying = asyncio.create_task(testbed.deploy(DAG))
+    tasks = testbed.pipelines.engine.tasks(testbed.runtime.scope)
     while not (grants := await tasks.claim("builder", ("spark",), 1, 10)):
         continue
     (grant,) = grants
-    files = LakeFiles(lake_of(ground.runtime.settings))
+    files = LakeFiles(lake_of(testbed.runtime.settings))
     target, writes = grant.targets[0], []
     for day in range(DAYS):
         rows = _rows(day)
@@ -98,9 +98,9 @@ def _rows(day: int) -> pa.Table:
     )
 
 
-async def asked(ground: PipelineGround, queries: Queries) -> float:
+async def asked(testbed: PipelineTestbed, queries: Queries) -> float:
     """Ask every question and return the milliseconds that one took on average."""
-    asker = Asker(scope=ground.runtime.scope, name="bench", admin=True)
+    asker = Asker(scope=testbed.runtime.scope, name="bench", admin=True)
     began = time.perf_counter()
     for text in QUESTIONS:
         answer = await queries.ask(asker, Question(sql=text.format(sales="sales")))

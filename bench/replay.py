@@ -13,7 +13,7 @@ from pathlib import Path
 
 import orjson
 
-from bench.database_testbed import SCOPE, Ground, ground
+from bench.database_testbed import SCOPE, DatabaseTestbed, open_database_testbed
 from bench.figure import Figure, alternating
 from bench.history import long_execution
 from noetl.kernel.ledger.history import History
@@ -32,7 +32,7 @@ ROUNDS = 5
 
 async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure a full replay, one from a snapshot, and the memory of a much longer one."""
-    async with ground() as on:
+    async with open_database_testbed() as on:
         found = []
         if {"replay.full", "replay.snapshot"} & set(wanted):
             execution_id = await long_execution(on, EVENTS)
@@ -47,14 +47,14 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
         return found
 
 
-def _replay(on: Ground) -> Replay:
+def _replay(on: DatabaseTestbed) -> Replay:
     payloads = open_object_store(Connection(path=Path(on.server.status().home) / "payloads"), compress=True)
     store = PostgresProjectionStore(on.database)
     history = History(on.database, on.ledger, payloads)
     return Replay(history, payloads, store, FoldRegistry(), Upcasters(), database=on.database)
 
 
-async def _full(on: Ground, replay: Replay, execution_id: int) -> Figure:
+async def _full(on: DatabaseTestbed, replay: Replay, execution_id: int) -> Figure:
     shard = execution_stream(SCOPE, execution_id).shard
 
     async def ours(_: int) -> float:
@@ -71,7 +71,7 @@ async def _full(on: Ground, replay: Replay, execution_id: int) -> Figure:
     return Figure.ratio("replay.full", *await alternating(ours, floor, ROUNDS), "s", 3.0, "less")
 
 
-async def _bare_read(on: Ground, execution_id: int, shard: int) -> None:
+async def _bare_read(on: DatabaseTestbed, execution_id: int, shard: int) -> None:
     """Read the same columns by a cursor and decode the JSON ones; keep nothing."""
     query = f"SELECT {COLUMNS} FROM noetl.event WHERE execution_id = $1 AND shard = $2 ORDER BY position"
     loads = orjson.loads
@@ -100,7 +100,7 @@ async def _from_snapshot(replay: Replay, execution_id: int) -> Figure:
     return Figure.ratio("replay.snapshot", *await alternating(ours, floor, ROUNDS), "s", 0.1, "less")
 
 
-async def _memory(on: Ground, execution_id: int) -> Figure:
+async def _memory(on: DatabaseTestbed, execution_id: int) -> Figure:
     """Replay in a process of its own and ask it for the most memory it ever had."""
     command = [sys.executable, "-m", "bench.replay", on.server.url(), str(execution_id)]
     done = await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, text=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from bench.figure import Figure, paired
-from bench.pipeline_testbed import open_pipeline_ground
+from bench.pipeline_testbed import open_pipeline_testbed
 from bench.spark_floor import SparkFloor
 
 TASKS = 200
@@ -48,13 +48,13 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
 
 
 async def _measured(name: str, sql: str, bar: float) -> Figure:
-    async with open_pipeline_ground() as ground:
-        await ground.deploy(DAG.format(sql=sql), events=EVENTS)
+    async with open_pipeline_testbed() as testbed:
+        await testbed.deploy(DAG.format(sql=sql), events=EVENTS)
         floor = await SparkFloor.start()
-        each = list((await ground.files("events")).values())
+        each = list((await testbed.files("events")).values())
 
         async def ours(_number: int) -> float:
-            return await ground.span(await ground.emitted("batch", "events"), "work")
+            return await testbed.span(await testbed.emitted("batch", "events"), "work")
 
         async def bare(_number: int) -> float:
             return await floor.seconds(do="queries", each=each, sql=sql)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bench.engine_testbed import open_engine_ground
+from bench.engine_testbed import open_engine_testbed
 from bench.figure import Figure, paired
 from bench.spark_floor import SparkFloor
 
@@ -43,11 +43,11 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
     del wanted
     floor = await SparkFloor.start()
     try:
-        async with open_engine_ground() as ground:
-            entry = await ground.register(PLAYBOOK)
+        async with open_engine_testbed() as testbed:
+            entry = await testbed.register(PLAYBOOK)
 
             async def ours(_number: int) -> float:
-                return await ground.timed(entry)
+                return await testbed.timed(entry)
 
             async def bare(_number: int) -> float:
                 return await floor.seconds(do="frames", rows=ROWS, frame_rows=FRAME_ROWS, work_ms=WORK_MS, slots=LANES)

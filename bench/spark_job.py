@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from bench.figure import Figure, paired
-from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineTestbed, open_pipeline_testbed
 from bench.spark_floor import SparkFloor
 
 ROWS = 5_000_000
@@ -39,8 +39,8 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
 
 
 async def _on_files() -> Figure:
-    async with open_pipeline_ground() as ground:
-        return await _measured("spark-job.wall", ground, 1.1)
+    async with open_pipeline_testbed() as testbed:
+        return await _measured("spark-job.wall", testbed, 1.1)
 
 
 async def _on_obstore() -> Figure:
@@ -56,14 +56,14 @@ async def _on_obstore() -> Figure:
             "secret_key": server.secret_key,
             "allow_http": True,
         }
-        ground = await stack.enter_async_context(open_pipeline_ground(lake=lake))
+        testbed = await stack.enter_async_context(open_pipeline_testbed(lake=lake))
         # The floor has no connector either, so it works on files; both are this machine's disk in the end.
-        return await _measured("spark-job.obstore", ground, 2.0, own_files=True)
+        return await _measured("spark-job.obstore", testbed, 2.0, own_files=True)
 
 
-async def _measured(name: str, ground: PipelineGround, bar: float, *, own_files: bool = False) -> Figure:
-    await ground.deploy(INPUT)
-    await ground.deploy(DAG)
+async def _measured(name: str, testbed: PipelineTestbed, bar: float, *, own_files: bool = False) -> Figure:
+    await testbed.deploy(INPUT)
+    await testbed.deploy(DAG)
     floor = await SparkFloor.start()
     with tempfile.TemporaryDirectory(prefix="noetl-bench-input-") as folder:
         if own_files:
@@ -72,11 +72,11 @@ async def _measured(name: str, ground: PipelineGround, bar: float, *, own_files:
             await floor.seconds(do="make", sql=source, path=out)
             files = [out]
         else:
-            files = [path for some in (await ground.files("numbers")).values() for path in some]
+            files = [path for some in (await testbed.files("numbers")).values() for path in some]
 
         async def ours(_number: int) -> float:
             began = time.perf_counter()
-            await ground.emitted("job", "large")
+            await testbed.emitted("job", "large")
             return time.perf_counter() - began
 
         async def bare(_number: int) -> float:

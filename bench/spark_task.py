@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from bench.figure import Figure, paired
-from bench.pipeline_testbed import open_pipeline_ground
+from bench.pipeline_testbed import open_pipeline_testbed
 from bench.spark_floor import SparkFloor
 
 ROUNDS = 9
@@ -31,14 +31,14 @@ jobs:
 async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure in a session that has run some tasks before, as the floor's has."""
     del wanted
-    async with open_pipeline_ground() as ground:
-        await ground.deploy(INPUT)
-        await ground.deploy(DAG)
+    async with open_pipeline_testbed() as testbed:
+        await testbed.deploy(INPUT)
+        await testbed.deploy(DAG)
         floor = await SparkFloor.start()
-        files = [path for some in (await ground.files("numbers")).values() for path in some]
+        files = [path for some in (await testbed.files("numbers")).values() for path in some]
 
         async def ours(_number: int) -> float:
-            return await ground.span(await ground.emitted("task", "small"), "small")
+            return await testbed.span(await testbed.emitted("task", "small"), "small")
 
         async def bare(_number: int) -> float:
             return await floor.seconds(do="query", files=files, sql=SQL)

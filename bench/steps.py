@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Collection
 
-from bench.engine_testbed import EngineGround, chain, open_engine_ground
+from bench.engine_testbed import EngineTestbed, chain, open_engine_testbed
 from bench.figure import Figure, alternating
 
 STEPS = 200
@@ -29,21 +29,21 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
         "steps.worker_sequential": (_sequential, WORKING),
         "steps.worker_concurrent": (_concurrent, WORKING),
     }
-    async with open_engine_ground() as ground:
-        owner = await ground.bare()
+    async with open_engine_testbed() as testbed:
+        owner = await testbed.bare()
         await owner.execute("CREATE TABLE noetl.bare_commit (execution_id bigint, step integer)")
         await owner.close()
-        return [await measure(name, ground, tool) for name in wanted for measure, tool in [measures[name]]]
+        return [await measure(name, testbed, tool) for name in wanted for measure, tool in [measures[name]]]
 
 
-async def _sequential(name: str, ground: EngineGround, tool: str) -> Figure:
-    entry = await ground.register(chain(name, STEPS, tool))
+async def _sequential(name: str, testbed: EngineTestbed, tool: str) -> Figure:
+    entry = await testbed.register(chain(name, STEPS, tool))
 
     async def ours(_number: int) -> float:
-        return await ground.timed(entry)
+        return await testbed.timed(entry)
 
     async def floor(number: int) -> float:
-        connection = await ground.bare()
+        connection = await testbed.bare()
         began = time.perf_counter()
         for step in range(STEPS):
             await connection.execute(_INSERT, number, step)
@@ -56,14 +56,14 @@ async def _sequential(name: str, ground: EngineGround, tool: str) -> Figure:
     return Figure.ratio(name, mine, bare, "s", 3.0, "less")
 
 
-async def _concurrent(name: str, ground: EngineGround, tool: str) -> Figure:
-    entry = await ground.register(chain(name, 3, tool))
+async def _concurrent(name: str, testbed: EngineTestbed, tool: str) -> Figure:
+    entry = await testbed.register(chain(name, 3, tool))
 
     async def ours(_number: int) -> float:
-        return EXECUTIONS * 3 / await ground.timed(entry, EXECUTIONS)
+        return EXECUTIONS * 3 / await testbed.timed(entry, EXECUTIONS)
 
     async def floor(_number: int) -> float:
-        pool = await ground.bare_pool(CLIENTS)
+        pool = await testbed.bare_pool(CLIENTS)
         left = iter(range(EXECUTIONS * 3))
 
         async def client() -> None:

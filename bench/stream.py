@@ -15,7 +15,7 @@ from nats.aio.client import Client
 from nats.js.client import JetStreamContext
 
 from bench.bulk_history import many_executions
-from bench.database_testbed import ground
+from bench.database_testbed import open_database_testbed
 from bench.figure import Figure, alternating
 from noetl.kernel.leases.shards import ShardLeases
 from noetl.kernel.ledger.postgres.database import Database
@@ -47,7 +47,7 @@ _BARE = "bare"
 _NUMBERS = count(1)
 
 
-class StreamGround:
+class StreamTestbed:
     """A server of its own with its shipped settings: our stream on it, and a bare one beside it."""
 
     def __init__(self, connection: NatsConnection, stream: NatsStream, bare: JetStreamContext) -> None:
@@ -66,7 +66,7 @@ class StreamGround:
 
 
 @asynccontextmanager
-async def stream_ground() -> AsyncIterator[StreamGround]:
+async def stream_testbed() -> AsyncIterator[StreamTestbed]:
     """Start a server in a directory of its own."""
     with tempfile.TemporaryDirectory(prefix="noetl-bench-") as directory:
         async with running_nats(Path(directory) / "nats") as server:
@@ -77,7 +77,7 @@ async def stream_ground() -> AsyncIterator[StreamGround]:
             stream = NatsStream(connection, EVENTS)
             await stream.open()
             try:
-                yield StreamGround(connection, stream, bare)
+                yield StreamTestbed(connection, stream, bare)
             finally:
                 await stream.close()
                 await connection.close()
@@ -89,14 +89,14 @@ async def figures(wanted: Collection[str]) -> list[Figure]:
     measures = {"stream.publish": _publish, "stream.relay": _relay, "stream.ack": _ack}
     found = []
     for name in wanted:
-        async with stream_ground() as on:
+        async with stream_testbed() as on:
             if name != "stream.relay":
                 await measures[name](on, 1)  # warms both sides; not counted
             found.append(await measures[name](on, ROUNDS))
     return found
 
 
-async def _publish(on: StreamGround, rounds: int) -> Figure:
+async def _publish(on: StreamTestbed, rounds: int) -> Figure:
     async def ours(_: int) -> float:
         messages = _messages()
         began = time.perf_counter()
@@ -113,9 +113,9 @@ async def _publish(on: StreamGround, rounds: int) -> Figure:
     return Figure.ratio("stream.publish", *await alternating(ours, floor, rounds), "messages/s", 0.9, "more")
 
 
-async def _relay(on: StreamGround, rounds: int) -> Figure:
+async def _relay(on: StreamTestbed, rounds: int) -> Figure:
     """Let a relay bring a ledger to the stream, again and again from its beginning; the floor sends the same messages."""
-    async with ground() as ledger:
+    async with open_database_testbed() as ledger:
         await many_executions(ledger.bare, ledger.ids.mint, RELAYED_EXECUTIONS)
         heads = (await ledger.ledger.head()).positions
         events = [event for shard in range(len(heads)) async for event in ledger.ledger.read_shard(shard)]
@@ -146,7 +146,7 @@ async def _relay(on: StreamGround, rounds: int) -> Figure:
         return Figure.ratio("stream.relay", *await alternating(ours, floor, min(rounds, 5)), "events/s", 0.5, "more")
 
 
-async def _ack(on: StreamGround, rounds: int) -> Figure:
+async def _ack(on: StreamTestbed, rounds: int) -> Figure:
     """Record facts from many writers at once; each waits for its acknowledgement before the next one of its own."""
     way = WritePath(Database("postgresql:///unused"))
     way.mode = "stream"

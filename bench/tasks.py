@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 
 from bench.figure import Figure, paired
-from bench.pipeline_testbed import PipelineGround, open_pipeline_ground
+from bench.pipeline_testbed import PipelineTestbed, open_pipeline_testbed
 from noetl.engine.dispatch.drafts import Drafting
 from noetl.model.task import TaskReport
 from noetl.pipelines.plan.identity import task_id
@@ -45,33 +45,33 @@ UPDATE noetl.bare_task SET status = 'Completed', ended_at = now() WHERE task_id 
 async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure transitions per second; every one is a commit of its own for its client."""
     del wanted
-    async with open_pipeline_ground(worker=False) as ground:
-        deploying = asyncio.create_task(ground.deploy(DAG))
-        while not await _client(ground, "builder", wait_seconds=10):
+    async with open_pipeline_testbed(worker=False) as testbed:
+        deploying = asyncio.create_task(testbed.deploy(DAG))
+        while not await _client(testbed, "builder", wait_seconds=10):
             continue
         await deploying
-        owner = await ground.bare()
+        owner = await testbed.bare()
         await owner.execute(_TABLE)
         await owner.close()
 
         async def ours(number: int) -> float:
-            return await _ours(ground, number)
+            return await _ours(testbed, number)
 
         async def bare(_number: int) -> float:
-            return await _bare(ground)
+            return await _bare(testbed)
 
         await ours(-1)
         mine, base, value = await paired(ours, bare, ROUNDS)
         return [Figure.of("tasks.rate", value, mine, base, "transitions/s", 0.3, "more")]
 
 
-async def _ours(ground: PipelineGround, number: int) -> float:
+async def _ours(testbed: PipelineTestbed, number: int) -> float:
     """Create tasks, then let the clients work them off; only the latter is timed."""
-    runtime, engine = ground.runtime, ground.pipelines.engine
+    runtime, engine = testbed.runtime, testbed.pipelines.engine
     scope = runtime.scope
-    version = await ground.pipelines.dags.current(scope, "nothing")
+    version = await testbed.pipelines.dags.current(scope, "nothing")
     assert version is not None
-    (row,) = await ground.pipelines.dags.jobs(scope, version.dag_version_id)
+    (row,) = await testbed.pipelines.dags.jobs(scope, version.dag_version_id)
     facts = await engine.jobs.get(scope, row.job_id)
     keys = [f"round:{number}:{place}" for place in range(TASKS)]
     wanted = [
@@ -82,14 +82,14 @@ async def _ours(ground: PipelineGround, number: int) -> float:
     made = await creating.create(scope, runtime.ids.mint(), facts, wanted)
     assert len(made) == TASKS
     began = time.perf_counter()
-    done = await asyncio.gather(*(_client(ground, f"client-{place}") for place in range(CLIENTS)))
+    done = await asyncio.gather(*(_client(testbed, f"client-{place}") for place in range(CLIENTS)))
     seconds = time.perf_counter() - began
     assert sum(done) == TASKS, f"{sum(done)} of {TASKS} tasks were done"
     return 2 * TASKS / seconds
 
 
-async def _client(ground: PipelineGround, name: str, wait_seconds: float = 0) -> int:
-    tasks = ground.pipelines.engine.tasks(ground.runtime.scope)
+async def _client(testbed: PipelineTestbed, name: str, wait_seconds: float = 0) -> int:
+    tasks = testbed.pipelines.engine.tasks(testbed.runtime.scope)
     done = 0
     while grants := await tasks.claim(name, ("ecs_platform",), 1, 0 if done else wait_seconds):
         for grant in grants:
@@ -98,8 +98,8 @@ async def _client(ground: PipelineGround, name: str, wait_seconds: float = 0) ->
     return done
 
 
-async def _bare(ground: PipelineGround) -> float:
-    pool = await ground.bare_pool(CLIENTS)
+async def _bare(testbed: PipelineTestbed) -> float:
+    pool = await testbed.bare_pool(CLIENTS)
     await pool.execute("TRUNCATE noetl.bare_task")
     await pool.execute(_FILL, TASKS)
     await pool.execute("VACUUM ANALYZE noetl.bare_task")

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from bench.database_testbed import SCOPE, Ground, folder_for_server, ground
+from bench.database_testbed import SCOPE, DatabaseTestbed, folder_for_server, open_database_testbed
 from bench.figure import Figure, paired
 from bench.history import long_execution
 from bench.views_floor import ViewsFloor, median_ms
@@ -53,7 +53,7 @@ batch_events: {BATCH}
 async def figures(wanted: Collection[str]) -> list[Figure]:
     """Measure the milliseconds of a micro-batch."""
     del wanted
-    async with ground() as on, _views(on) as views:
+    async with open_database_testbed() as on, _views(on) as views:
         await long_execution(on, EVENTS)
         reach = {"database_url": on.database.url, "as_roles": True}
         told = source_options(SCOPE, reach, types="frame.*", batch_events=str(BATCH))
@@ -86,7 +86,7 @@ class _Timed(OwnRows):
 class _Views:
     """Builds a view over everything, again and again."""
 
-    def __init__(self, on: Ground, around: Surroundings, ended: list[float]) -> None:
+    def __init__(self, on: DatabaseTestbed, around: Surroundings, ended: list[float]) -> None:
         self._on = on
         self._around = around
         self._ended = ended
@@ -108,7 +108,7 @@ class _Views:
 
 
 @asynccontextmanager
-async def _views(on: Ground) -> AsyncIterator[_Views]:
+async def _views(on: DatabaseTestbed) -> AsyncIterator[_Views]:
     home = folder_for_server()
     options = SparkOptions(home=str(home), cache=str(home), master="local[2]", conf=CONF, archive=False)
     ended: list[float] = []

@@ -10,7 +10,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 ROOT = Path(__file__).parent.parent
 README_LINES = 150
@@ -20,6 +22,8 @@ BANNED_NAMES = re.compile(r"(^|/)(utils?|common|helpers?|misc|base|core|manager|
 LEFT_OVER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 LEASE_RULES = re.compile(r"SKIP LOCKED|lease_until\s*(<|>|=|\bIS\b)|lease_token\s*(<|=|\bIS\b)")
 LEASE_TIMES = re.compile(r"\blease_until\b")
+SERVER_FIXTURES = {"postgres_server", "nats_url", "spark_master"}
+STARTS_SERVER = re.compile(r"mark\.service\b|noetl\.testing\.servers\.(?:s3|kafka)\b|\bmoto\.server\b")
 READS_LEASE_TIMES = {
     "src/noetl/api/routes/workers/lease_proofs.py": "a worker is told until when its lease lasts",
     "src/noetl/api/routes/workers/commands.py": "shown",
@@ -97,6 +101,69 @@ def _sleeps(text: str) -> Iterator[int]:
             yield node.lineno
 
 
+def servers() -> Iterator[str]:
+    """What needs a server stands in tests/integration, not in tests/unit."""
+    for path in tracked("tests/unit/*.py"):
+        if reasons := server_reasons(path):
+            yield f"{path.relative_to(ROOT)}: needs a server ({', '.join(sorted(reasons))}); move it to tests/integration"
+
+
+def server_reasons(path: Path) -> set[str]:
+    """Name what starts a server in a test file: a marker, a module, or fixtures that come to one through others."""
+    text = path.read_text()
+    reasons = set(STARTS_SERVER.findall(text))
+    known = known_fixtures(path)
+    uses = [known[name][1] for name, (at, _, is_auto) in known.items() if at == path or is_auto]
+    uses += [
+        _asked_for(node) for node in ast.walk(ast.parse(text)) if _is_function(node) and node.name.startswith("test")
+    ]
+    uses.append(set(re.findall(r'usefixtures\("(\w+)"', text)))
+    return reasons | (reached(set().union(*uses), known) & SERVER_FIXTURES)
+
+
+def known_fixtures(path: Path) -> dict[str, tuple[Path, set[str], bool]]:
+    """Find the fixtures that a file sees: where each is defined, what it asks for, and whether it is always used."""
+    folders = [folder for folder in reversed(path.parents) if folder.is_relative_to(ROOT / "tests")]
+    plugins = [*tracked("src/noetl/testing/servers/*.py"), *tracked("src/noetl/testing/engines/*.py")]
+    found: dict[str, tuple[Path, set[str], bool]] = {}
+    for place in [*plugins, *(folder / "conftest.py" for folder in folders), path]:
+        found |= _defined(place) if place.is_file() else {}
+    return found
+
+
+@cache
+def _defined(path: Path) -> dict[str, tuple[Path, set[str], bool]]:
+    """Find the fixtures that a file defines, or takes from a conftest elsewhere."""
+    found = {}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").endswith(".conftest"):
+            elsewhere = _defined(ROOT / f"{str(node.module).replace('.', '/')}.py")
+            found |= {one.name: elsewhere[one.name] for one in node.names if one.name in elsewhere}
+        marks = [ast.unparse(mark) for mark in node.decorator_list] if _is_function(node) else []
+        if fixture := next((mark for mark in marks if mark.startswith("pytest.fixture")), ""):
+            found[node.name] = (path, _asked_for(node) - {node.name}, "autouse=True" in fixture)
+    return found
+
+
+def reached(names: set[str], known: dict[str, tuple[Path, set[str], bool]]) -> set[str]:
+    """Follow fixtures to all that they ask for."""
+    seen: set[str] = set()
+    while names := names - seen:
+        seen |= names
+        names = set().union(*(known[name][1] for name in names if name in known))
+    return seen
+
+
+def _is_function(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def _asked_for(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Return the fixtures that a test or a fixture asks for, as parameters or by name."""
+    given = {one.arg for one in (*node.args.args, *node.args.kwonlyargs)}
+    return given | set(re.findall(r"getfixturevalue\('(\w+)'", ast.unparse(node)))
+
+
 def leases() -> Iterator[str]:
     """Only `noetl.kernel.leases` compares the times and tokens of leases in SQL; few others read the times."""
     for path in tracked("src/noetl/*.py"):
@@ -170,7 +237,7 @@ def attacks() -> Iterator[str]:
 
 def main() -> int:
     """Run all checks."""
-    checks = (invariants, fault_points, sizes, manners, leases, locks, generated, schema, attacks)
+    checks = (invariants, fault_points, sizes, manners, servers, leases, locks, generated, schema, attacks)
     problems = [problem for check in checks for problem in check()]
     for problem in problems:
         sys.stderr.write(problem + "\n")

@@ -31,7 +31,7 @@ IDS = SnowflakeGenerator(29, lambda: time.time_ns() // 1_000_000)
 KEPT = ("noetl.event", "noetl.ledger_head", "noetl.ledger_link", "noetl.ledger_node", "noetl.shard")
 
 
-class Ground:
+class RewritingTestbed:
     """A ledger with two executions of two tenants in one shard, and signed heads in a file."""
 
     def __init__(self, database: Database, ledger: PostgresLedger, owner_url: str, folder: Path) -> None:
@@ -80,107 +80,107 @@ class Ground:
 
 
 @pytest.fixture
-async def ground(database: Database, ledger: PostgresLedger, owner_url: str, tmp_path: Path) -> Ground:
-    made = Ground(database, ledger, owner_url, tmp_path)
+async def testbed(database: Database, ledger: PostgresLedger, owner_url: str, tmp_path: Path) -> RewritingTestbed:
+    made = RewritingTestbed(database, ledger, owner_url, tmp_path)
     await made.fill()
     return made
 
 
-async def test_every_change_of_an_event_is_found_and_named(ground: Ground) -> None:
+async def test_every_change_of_an_event_is_found_and_named(testbed: RewritingTestbed) -> None:
     """INV-204."""
-    clean = await ground.check()
+    clean = await testbed.check()
     assert (clean.differences, clean.events, clean.before) == ([], 8, 0)
-    victim = ground.items[2].event_id
-    place = f"{victim} (loop.item) at position 3 of shard {ground.shard}"
+    victim = testbed.items[2].event_id
+    place = f"{victim} (loop.item) at position 3 of shard {testbed.shard}"
     fields = {"an ingest time": "ingest_time", "a stream version": "stream_version"}
     for name, statement in CHANGES.items():
-        async with ground.attacked() as connection:
+        async with testbed.attacked() as connection:
             await connection.execute(statement, victim)
-            (found,) = (await ground.check()).differences
+            (found,) = (await testbed.check()).differences
             if name == "its digest column":
                 assert found.id.startswith(f"{victim} at position 3")
                 continue
             assert (found.where, found.id) == ("event", place), name
             assert found.field.startswith(fields.get(name, "leaf")), name
-    assert (await ground.check()).differences == []
+    assert (await testbed.check()).differences == []
 
 
-async def test_removed_swapped_and_inserted_events_are_found(ground: Ground) -> None:
+async def test_removed_swapped_and_inserted_events_are_found(testbed: RewritingTestbed) -> None:
     """INV-204."""
-    second, third = ground.items[1].event_id, ground.items[2].event_id
-    async with ground.attacked() as connection:
+    second, third = testbed.items[1].event_id, testbed.items[2].event_id
+    async with testbed.attacked() as connection:
         await connection.execute(REMOVE, third)
-        (found,) = (await ground.check()).differences
-        assert (found.where, found.id, found.field) == ("position", f"3 of shard {ground.shard}", "event")
-    async with ground.attacked() as connection:
+        (found,) = (await testbed.check()).differences
+        assert (found.where, found.id, found.field) == ("position", f"3 of shard {testbed.shard}", "event")
+    async with testbed.attacked() as connection:
         await swap(connection, second, third)
         named = {
-            (one.where, one.id.split(" ")[0], one.field.split(" ")[0]) for one in (await ground.check()).differences
+            (one.where, one.id.split(" ")[0], one.field.split(" ")[0]) for one in (await testbed.check()).differences
         }
         assert {("event", str(second), "leaf"), ("event", str(third), "leaf")} <= named
-    async with ground.attacked() as connection:
+    async with testbed.attacked() as connection:
         await insert_after(connection, third)
-        found = (await ground.check()).differences
+        found = (await testbed.check()).differences
         assert any(one.id.startswith(f"{third + 1_000_000} ") and "position 4" in one.id for one in found)
         assert any(one.where == "positions" and one.id.startswith("9 to 9") for one in found)
 
 
-async def test_a_changed_leaf_or_a_removed_link_is_found(ground: Ground) -> None:
+async def test_a_changed_leaf_or_a_removed_link_is_found(testbed: RewritingTestbed) -> None:
     """INV-204."""
-    async with ground.attacked() as connection:
+    async with testbed.attacked() as connection:
         await connection.execute(
             "UPDATE noetl.ledger_link SET leaves = set_byte(leaves, 4, get_byte(leaves, 4) # 1) WHERE first_position = 1"
         )
-        found = (await ground.check()).differences
-        assert ("link", f"of positions 1 to 4 of shard {ground.shard}", "link") in {
+        found = (await testbed.check()).differences
+        assert ("link", f"of positions 1 to 4 of shard {testbed.shard}", "link") in {
             (one.where, one.id, one.field) for one in found
         }
-    async with ground.attacked() as connection:
+    async with testbed.attacked() as connection:
         await connection.execute("DELETE FROM noetl.ledger_link WHERE first_position = 5")
-        found = (await ground.check()).differences
+        found = (await testbed.check()).differences
         assert ("link", "first position", 5) in {(one.where, one.field, one.expected) for one in found}
 
 
-async def test_a_change_that_is_covered_up_is_found_by_a_kept_head_alone(ground: Ground) -> None:
+async def test_a_change_that_is_covered_up_is_found_by_a_kept_head_alone(testbed: RewritingTestbed) -> None:
     """INV-206."""
-    (head,) = await (await ground.notary()).round()
-    assert (head.size, head.shard) == (8, ground.shard)
-    assert (await ground.check(heads=True)).differences == []
-    async with ground.attacked() as connection:
-        await connection.execute(CHANGES["a result"], ground.items[2].event_id)
-        await cover_up(connection, ground.shard)
+    (head,) = await (await testbed.notary()).round()
+    assert (head.size, head.shard) == (8, testbed.shard)
+    assert (await testbed.check(heads=True)).differences == []
+    async with testbed.attacked() as connection:
+        await connection.execute(CHANGES["a result"], testbed.items[2].event_id)
+        await cover_up(connection, testbed.shard)
         # Without a head nothing is left to tell: SECURITY.md says so.
-        assert (await ground.check()).differences == []
-        (found,) = (await ground.check(heads=True)).differences
+        assert (await testbed.check()).differences == []
+        (found,) = (await testbed.check(heads=True)).differences
         assert (found.where, found.field, found.expected) == ("head", "root", head.root)
-        assert found.id.startswith(f"over 8 events of shard {ground.shard}")
+        assert found.id.startswith(f"over 8 events of shard {testbed.shard}")
         # The notary signs nothing that left what it signed before.
         drafts = Drafts(Scope("acme", "care"), IDS.mint)
-        more = drafts.loop_item(ground.items[0].execution_id, ground.items[0].loop_id or 0, 7)
-        await ground.ledger.append(more.stream, [more])
-        with pytest.raises(Corrupt, match=f"shard {ground.shard} was changed after its head over 8 events"):
-            await (await ground.notary()).round()
-    async with ground.attacked() as connection:
-        await connection.execute(CHANGES["an ingest time"], ground.items[2].event_id)
+        more = drafts.loop_item(testbed.items[0].execution_id, testbed.items[0].loop_id or 0, 7)
+        await testbed.ledger.append(more.stream, [more])
+        with pytest.raises(Corrupt, match=f"shard {testbed.shard} was changed after its head over 8 events"):
+            await (await testbed.notary()).round()
+    async with testbed.attacked() as connection:
+        await connection.execute(CHANGES["an ingest time"], testbed.items[2].event_id)
         await connection.execute(
             "UPDATE noetl.ledger_link SET ingest_times = '\\x00000000000f4240' WHERE first_position = 1"
         )
-        await cover_up(connection, ground.shard)
-        fields = {(one.where, one.field) for one in (await ground.check(heads=True)).differences}
+        await cover_up(connection, testbed.shard)
+        fields = {(one.where, one.field) for one in (await testbed.check(heads=True)).differences}
         assert ("head", "link") in fields
-    async with ground.attacked() as connection:
+    async with testbed.attacked() as connection:
         await connection.execute("DELETE FROM noetl.event WHERE position > 4")
         await connection.execute("DELETE FROM noetl.ledger_link WHERE first_position > 4")
         await connection.execute("UPDATE noetl.shard SET position = least(position, 4)")
-        (found,) = (await ground.check(heads=True)).differences
+        (found,) = (await testbed.check(heads=True)).differences
         assert (found.where, found.field, found.expected, found.found) == ("head", "size", 8, 4)
 
 
-async def test_a_forged_head_is_found_by_its_signature(ground: Ground, tmp_path: Path) -> None:
+async def test_a_forged_head_is_found_by_its_signature(testbed: RewritingTestbed, tmp_path: Path) -> None:
     """INV-206."""
-    (head,) = await (await ground.notary()).round()
+    (head,) = await (await testbed.notary()).round()
     forger = Signer(tmp_path / "other")
     forged = forger.sign(head)
-    check = ChainCheck(ground.history, ground.trees, [forged], ground.signer.public)
+    check = ChainCheck(testbed.history, testbed.trees, [forged], testbed.signer.public)
     (found,) = (await check.shards()).differences
     assert (found.where, found.field) == ("head", "signature")

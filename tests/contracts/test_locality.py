@@ -60,7 +60,7 @@ workflow:
 """
 
 
-class Ground:
+class LocalityTestbed:
     """An engine that is told what workers of two nodes did."""
 
     def __init__(self, database: Database, ledger: PostgresLedger, patience: Patience) -> None:
@@ -133,31 +133,34 @@ class Ground:
 
 
 @pytest.fixture
-async def ground(request: pytest.FixtureRequest, database: Database, ledger: PostgresLedger) -> Ground:
-    return Ground(database, ledger, getattr(request, "param", LONG))
+async def testbed(request: pytest.FixtureRequest, database: Database, ledger: PostgresLedger) -> LocalityTestbed:
+    return LocalityTestbed(database, ledger, getattr(request, "param", LONG))
 
 
-async def test_a_reduce_is_left_to_the_node_that_holds_most_of_its_inputs(ground: Ground) -> None:
+async def test_a_reduce_is_left_to_the_node_that_holds_most_of_its_inputs(testbed: LocalityTestbed) -> None:
     """INV-111."""
-    assert await ground.measured() is None, "the worker that ended last is not where most inputs lie"
-    assert await ground.near() == {"node": "n1"}
-    assert await ground.claim("n2/2") == []
-    assert await ground.claim("w", wish=Wish(prefer_node="n2")) == []
-    assert await ground.claim("n1/3") == ["total/1/0"]
-    (exited,) = await ground.said("step.exited", "measure")
+    assert await testbed.measured() is None, "the worker that ended last is not where most inputs lie"
+    assert await testbed.near() == {"node": "n1"}
+    assert await testbed.claim("n2/2") == []
+    assert await testbed.claim("w", wish=Wish(prefer_node="n2")) == []
+    assert await testbed.claim("n1/3") == ["total/1/0"]
+    (exited,) = await testbed.said("step.exited", "measure")
     assert exited.meta["near"]["node"] == "n1"
     assert exited.meta["near"]["bytes"] > 2 * 20_000
 
 
-async def test_a_worker_of_the_node_that_waits_gets_it_at_once_whoever_waits_longer(ground: Ground) -> None:
+async def test_a_worker_of_the_node_that_waits_gets_it_at_once_whoever_waits_longer(testbed: LocalityTestbed) -> None:
     line: list[asyncio.Task[list[str]]] = []
 
     async def wait() -> None:
-        line.extend(await ground.waiting("n3/7", "n2/7", "n1/8"))
+        line.extend(await testbed.waiting("n3/7", "n2/7", "n1/8"))
 
-    assert await ground.measured(before_the_end=wait) is None
+    assert await testbed.measured(before_the_end=wait) is None
     assert await line[2] == ["total/1/0"]
-    (issued,), (claimed,) = await ground.said("command.issued", "total"), await ground.said("command.claimed", "total")
+    (issued,), (claimed,) = (
+        await testbed.said("command.issued", "total"),
+        await testbed.said("command.claimed", "total"),
+    )
     assert claimed.ingest_time == issued.ingest_time, "it was claimed in the transaction that issued it"
     for other in line[:2]:
         assert not other.done()
@@ -165,43 +168,48 @@ async def test_a_worker_of_the_node_that_waits_gets_it_at_once_whoever_waits_lon
     await asyncio.gather(*line[:2], return_exceptions=True)
 
 
-@pytest.mark.parametrize("ground", [SHORT], indirect=True)
-async def test_who_is_farther_gets_it_after_the_bound_though_no_worker_of_the_node_is_left(ground: Ground) -> None:
+@pytest.mark.parametrize("testbed", [SHORT], indirect=True)
+async def test_who_is_farther_gets_it_after_the_bound_though_no_worker_of_the_node_is_left(
+    testbed: LocalityTestbed,
+) -> None:
     """INV-111."""
-    await ground.measured()
-    assert await ground.claim("n2/2", 60.0) == ["total/1/0"]
-    (issued,), (claimed,) = await ground.said("command.issued", "total"), await ground.said("command.claimed", "total")
+    await testbed.measured()
+    assert await testbed.claim("n2/2", 60.0) == ["total/1/0"]
+    (issued,), (claimed,) = (
+        await testbed.said("command.issued", "total"),
+        await testbed.said("command.claimed", "total"),
+    )
     waited = (claimed.ingest_time - issued.ingest_time).total_seconds()
     assert waited >= SHORT.opens_after("zone")
 
 
 @pytest.mark.no_parity
-async def test_a_claim_that_stays_near_never_takes_what_is_far(ground: Ground, owner_url: str) -> None:
-    await ground.measured()
+async def test_a_claim_that_stays_near_never_takes_what_is_far(testbed: LocalityTestbed, owner_url: str) -> None:
+    await testbed.measured()
     await _age(owner_url, 86_400)
-    assert await ground.claim("n2/2", wish=Wish(prefer_node="n2", max_distance="node")) == []
-    assert await ground.claim("n2/2", wish=Wish(prefer_node="n2", max_distance="zone")) == ["total/1/0"]
+    assert await testbed.claim("n2/2", wish=Wish(prefer_node="n2", max_distance="node")) == []
+    assert await testbed.claim("n2/2", wish=Wish(prefer_node="n2", max_distance="zone")) == ["total/1/0"]
 
 
-async def test_small_results_lie_nowhere_and_work_that_follows_is_anybodys(ground: Ground) -> None:
+async def test_small_results_lie_nowhere_and_work_that_follows_is_anybodys(testbed: LocalityTestbed) -> None:
     """INV-112."""
-    following = await ground.measured(size=10)
+    following = await testbed.measured(size=10)
     assert following is not None
     assert following.command_id == "total/1/0"
-    assert await ground.near() is None
-    (exited,) = await ground.said("step.exited", "measure")
+    assert await testbed.near() is None
+    (exited,) = await testbed.said("step.exited", "measure")
     assert "near" not in exited.meta
 
 
-async def test_a_large_result_of_a_plain_step_lies_where_its_worker_is(ground: Ground) -> None:
-    grant = await ground.measured(size=10)
+async def test_a_large_result_of_a_plain_step_lies_where_its_worker_is(testbed: LocalityTestbed) -> None:
+    grant = await testbed.measured(size=10)
     assert grant is not None
-    ref = await ground.payloads.store(SCOPE, b"x" * 100_000, JSON)
+    ref = await testbed.payloads.store(SCOPE, b"x" * 100_000, JSON)
     end = CommandEnded(command_id=grant.command_id, attempt=1, status="ok", ref=ref)
-    following = await ground.dispatch.complete(grant, end, worker="n2/2", take_next=True)
+    following = await testbed.dispatch.complete(grant, end, worker="n2/2", take_next=True)
     assert following is not None, "it stays with the worker that holds its input"
     assert following.command_id == "after/1/0"
-    assert await ground.near() == {"node": "n2"}
+    assert await testbed.near() == {"node": "n2"}
 
 
 async def _age(owner_url: str, seconds: float) -> None:

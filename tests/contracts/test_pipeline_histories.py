@@ -95,7 +95,7 @@ def change(dag: Piped, step: Step) -> Transition:
     raise AssertionError(step)
 
 
-class Ground:
+class HistoryTestbed:
     """A ledger and its loop; every example has an organization of its own."""
 
     def __init__(self, url: str) -> None:
@@ -133,18 +133,18 @@ class Ground:
 
 
 @pytest.fixture
-def ground(owner_url: str) -> Iterator[Ground]:
-    ground = Ground(owner_url)
-    yield ground
-    ground.close()
+def testbed(owner_url: str) -> Iterator[HistoryTestbed]:
+    testbed = HistoryTestbed(owner_url)
+    yield testbed
+    testbed.close()
 
 
-def test_any_history_leaves_the_rows_its_events_tell(ground: Ground) -> None:
+def test_any_history_leaves_the_rows_its_events_tell(testbed: HistoryTestbed) -> None:
     """INV-48."""
 
     @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
     @given(histories)
     def played(history: list[list[Step]]) -> None:
-        assert ground.play(history) == []
+        assert testbed.play(history) == []
 
     played()

@@ -77,7 +77,7 @@ class TestMemoryStream(StreamContract):
     """The one for tests and simulation."""
 
     @pytest.fixture
-    async def ground(self) -> Publishing:
+    async def testbed(self) -> Publishing:
         return Publishing(MemoryStream("noetl_events"))
 
 
@@ -89,7 +89,7 @@ class TestPostgresStream(StreamContract):
     knows_readers = False
 
     @pytest.fixture
-    async def ground(self, database: Database, ledger: PostgresLedger) -> AsyncIterator[Appending]:
+    async def testbed(self, database: Database, ledger: PostgresLedger) -> AsyncIterator[Appending]:
         stream = PostgresStream(database)
         await stream.open()
         yield Appending(stream, ledger)
@@ -101,7 +101,7 @@ class TestJetStream(StreamContract):
     """The reference."""
 
     @pytest.fixture
-    async def ground(self, nats_connection: NatsConnection, stream_prefix: str) -> AsyncIterator[Publishing]:
+    async def testbed(self, nats_connection: NatsConnection, stream_prefix: str) -> AsyncIterator[Publishing]:
         stream = NatsStream(nats_connection, f"{stream_prefix}_events")
         await stream.open()
         yield Publishing(stream)

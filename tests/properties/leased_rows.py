@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 from tests.contracts.views.view_testbed import CITIES
-from tests.integration.pipelines.tasks.task_testbed import Ground as TaskGround
-from tests.integration.services.schedule.schedule_testbed import Ground as SlotGround
+from tests.integration.pipelines.tasks.task_testbed import TaskTestbed
+from tests.integration.services.schedule.schedule_testbed import ScheduleTestbed
 
 from noetl.engine.dispatch.drafts import Drafting
 from noetl.engine.dispatch.engine import Engine
@@ -238,25 +238,25 @@ class LeasedTask(LeasedRow):
     kind, late, reaped, fenced = TASK, False, True, True
 
     async def make(self) -> None:
-        self.ground = TaskGround(self.database, self.ledger, self.home, scope=self.scope, node=34)
-        await self.ground.deploy(DAG)
+        self.testbed = TaskTestbed(self.database, self.ledger, self.home, scope=self.scope, node=34)
+        await self.testbed.deploy(DAG)
 
     async def claim(self, holder: str) -> TaskGrant | None:
-        return next(iter(await self.ground.tasks.claim(holder, ("dispatcher",), 1, 0.0)), None)
+        return next(iter(await self.testbed.tasks.claim(holder, ("dispatcher",), 1, 0.0)), None)
 
     async def renew(self, grant: TaskGrant) -> bool:
-        return await self.ground.tasks.heartbeat([grant.lease]) == []
+        return await self.testbed.tasks.heartbeat([grant.lease]) == []
 
     async def write(self, grant: TaskGrant) -> bool:
         return await stands(
-            self.ground.tasks.started(grant, "application", f"noetl-{grant.lease.task_id}-{grant.lease.attempt}")
+            self.testbed.tasks.started(grant, "application", f"noetl-{grant.lease.task_id}-{grant.lease.attempt}")
         )
 
     async def give_back(self, grant: TaskGrant) -> bool:
-        return await stands(self.ground.tasks.fail(grant, TaskReport(status="error", error="no", retryable=True)))
+        return await stands(self.testbed.tasks.fail(grant, TaskReport(status="error", error="no", retryable=True)))
 
     async def reap(self) -> None:
-        await self.ground.engine.reaper.sweep()
+        await self.testbed.engine.reaper.sweep()
 
     def forged(self, grant: TaskGrant, attempt: int, token: str) -> TaskGrant:
         return replace(grant, lease=replace(grant.lease, attempt=attempt, token=token))
@@ -268,19 +268,19 @@ class LeasedSlot(LeasedRow):
     kind, reaped = SLOT, True
 
     async def make(self) -> None:
-        self.ground = SlotGround(self.database, self.ledger)
+        self.testbed = ScheduleTestbed(self.database, self.ledger)
         self.leases = SlotLeases(self.database, self.ledger, ScheduleDrafts(IDS.mint_many, PRODUCER))
-        row = await self.ground.schedule(
+        row = await self.testbed.schedule(
             "leased", "0 0 1 1 *", scope=self.scope, max_attempts=99, retry_backoff=(0.0,),
             stale_timeout_seconds=SECONDS, catch_up_seconds=366 * 86_400.0,
         )  # fmt: skip
-        await self.ground.behind(row, timedelta(days=366))
+        await self.testbed.behind(row, timedelta(days=366))
 
     def recorded(self, holder: str) -> str:
         return f"{PRODUCER}/{holder}"
 
     async def claim(self, holder: str) -> Held | None:
-        held = await self.ground.scheduler(runner=holder).claim(100)
+        held = await self.testbed.scheduler(runner=holder).claim(100)
         return next((one for one in held or () if one.scope == self.scope), None)
 
     async def renew(self, grant: Held) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.api.serving import HOME, Server, make_engine, make_services, running
-from tests.integration.pipelines.tasks.task_testbed import Ground
+from tests.integration.pipelines.tasks.task_testbed import TaskTestbed
 
 from noetl.api.services import Services
 from noetl.kernel.ledger.postgres.database import Database
@@ -28,11 +28,11 @@ Parts = tuple[Services, Projections]
 
 
 @pytest.fixture
-async def ground(database: Database, ledger: PostgresLedger, tmp_path: Path) -> AsyncIterator[Ground]:
+async def testbed(database: Database, ledger: PostgresLedger, tmp_path: Path) -> AsyncIterator[TaskTestbed]:
     """The engine of tasks behind the server."""
-    ground = Ground(database, ledger, tmp_path / "dag", payloads=MemoryPayloadStore())
-    yield ground
-    await ground.engine.close()
+    testbed = TaskTestbed(database, ledger, tmp_path / "dag", payloads=MemoryPayloadStore())
+    yield testbed
+    await testbed.engine.close()
 
 
 @pytest.fixture
@@ -43,14 +43,14 @@ def lake(tmp_path: Path) -> LakeFiles:
 
 
 @pytest.fixture
-async def parts(ground: Ground, lake: LakeFiles, tmp_path: Path) -> AsyncIterator[Parts]:
+async def parts(testbed: TaskTestbed, lake: LakeFiles, tmp_path: Path) -> AsyncIterator[Parts]:
     """All that a server with pipelines stands on."""
-    database, ledger, payloads = ground.database, ground.ledger, ground.payloads
+    database, ledger, payloads = testbed.database, testbed.ledger, testbed.payloads
     readers = Database(database.url, as_roles=True)
     engine = make_engine(database, ledger, payloads)
     services, projections = make_services(database, readers, ledger, payloads, engine, tmp_path / "keys", auth=False)
     datasets = Datasets(readers, payloads, services.history)
-    pipelines = Pipelines(HOME, ground.dags, datasets, ground.engine)
+    pipelines = Pipelines(HOME, testbed.dags, datasets, testbed.engine)
     yield replace(services, pipelines=pipelines, lake=lake), projections
     await engine.close()
     await readers.close()
@@ -83,10 +83,10 @@ async def bearers(guarded: Server) -> dict[str, dict[str, str]]:
 
 
 @pytest.fixture(params=["local", "remote"])
-async def tasks(request: pytest.FixtureRequest, ground: Ground, server: Server) -> AsyncIterator[Tasks]:
+async def tasks(request: pytest.FixtureRequest, testbed: TaskTestbed, server: Server) -> AsyncIterator[Tasks]:
     """The tasks under test: of the engine itself, and over HTTP."""
     if request.param == "local":
-        local: LocalTasks = ground.tasks
+        local: LocalTasks = testbed.tasks
         yield local
         return
     remote = RemoteTasks(server.url, patience_seconds=5.0)

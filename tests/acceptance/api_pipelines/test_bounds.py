@@ -10,7 +10,7 @@ from tests.acceptance.api_pipelines.conftest import Parts
 from tests.acceptance.api_pipelines.test_dags import packed
 from tests.integration.api.generated_requests import failures_of
 from tests.integration.api.serving import Server, running
-from tests.integration.pipelines.tasks.task_testbed import Ground
+from tests.integration.pipelines.tasks.task_testbed import TaskTestbed
 
 from noetl.errors import Denied, LeaseLost, NotFound
 from noetl.model.stream import Scope
@@ -22,7 +22,7 @@ OTHER = Scope("default", "other")
 
 
 async def test_workers_do_tasks_and_nothing_else(
-    guarded: Server, bearers: dict[str, dict[str, str]], ground: Ground
+    guarded: Server, bearers: dict[str, dict[str, str]], testbed: TaskTestbed
 ) -> None:
     await guarded.call("POST", "/api/dags/deploy", packed(), headers=bearers["worker"], status=403)
     await guarded.call("POST", "/api/dags/deploy", packed(), headers=bearers["reader"], status=403)
@@ -41,12 +41,14 @@ async def test_workers_do_tasks_and_nothing_else(
     await remote.close()
 
 
-async def test_organizations_never_meet(guarded: Server, bearers: dict[str, dict[str, str]], ground: Ground) -> None:
+async def test_organizations_never_meet(
+    guarded: Server, bearers: dict[str, dict[str, str]], testbed: TaskTestbed
+) -> None:
     own = bearers["admin"]
     token, _ = await guarded.services.tokens.create(OTHER, "a stranger", "admin")
     strange = {"Authorization": f"Bearer {token.reveal()}"}
     mine = await guarded.call("POST", "/api/dags/deploy", packed(), headers=own, status=201)
-    (grant,) = await ground.claim()
+    (grant,) = await testbed.claim()
     for path in ("/api/dags/shop/versions", f"/api/tasks/{grant.lease.task_id}", "/api/datasets/totals"):
         await guarded.call("GET", path, headers=strange, status=404)
     for path, key in (("/api/dags", "dags"), ("/api/tasks", "tasks"), ("/api/datasets", "datasets")):
@@ -55,11 +57,11 @@ async def test_organizations_never_meet(guarded: Server, bearers: dict[str, dict
     assert await remote.claim("w1", ("dispatcher",), 10, 0.0) == []
     assert await remote.heartbeat([grant.lease]) == [grant.lease]
     with pytest.raises((LeaseLost, NotFound)):
-        await remote.complete(grant, ground.report(grant))
+        await remote.complete(grant, testbed.report(grant))
     await remote.close()
     theirs = await guarded.call("POST", "/api/dags/deploy", packed(), headers=strange, status=201)
     assert theirs["dag_version_id"] != mine["dag_version_id"]
-    assert (await ground.task(grant.lease.task_id)).status == "Running"
+    assert (await testbed.task(grant.lease.task_id)).status == "Running"
 
 
 async def test_a_server_without_pipelines_says_so(parts: Parts) -> None:
@@ -70,21 +72,21 @@ async def test_a_server_without_pipelines_says_so(parts: Parts) -> None:
             assert refused["detail"] == "this server builds no datasets"
 
 
-async def test_what_could_not_be_delivered_is_seen_and_armed_again(server: Server, ground: Ground) -> None:
-    await ground.built()
-    await ground.engine.runs.emit(ground.scope, "shop", "orders", requested_by="test")
-    (grant,) = await ground.claim()
-    await ground.tasks.complete(grant, ground.report(grant, ["3"]))
-    async with ground.database.transaction(ground.scope) as connection:
+async def test_what_could_not_be_delivered_is_seen_and_armed_again(server: Server, testbed: TaskTestbed) -> None:
+    await testbed.built()
+    await testbed.engine.runs.emit(testbed.scope, "shop", "orders", requested_by="test")
+    (grant,) = await testbed.claim()
+    await testbed.tasks.complete(grant, testbed.report(grant, ["3"]))
+    async with testbed.database.transaction(testbed.scope) as connection:
         await connection.execute(
             "UPDATE noetl.outbox SET status = 'Dead' WHERE status = 'Pending' AND kind = 'route_event'"
         )
     (dead,) = (await server.call("GET", "/api/outbox/dead", status=200))["dead"]
     assert (dead["kind"], dead["execution_id"]) == ("route_event", str(grant.execution_id))
-    assert await ground.claim() == []
+    assert await testbed.claim() == []
     chosen = {"outbox_id": dead["outbox_id"]}
     assert (await server.call("POST", "/api/outbox/rearm", chosen, status=200))["rearmed"] == 1
-    assert [one.job for one in await ground.claim()] == ["clean"]
+    assert [one.job for one in await testbed.claim()] == ["clean"]
     await server.call("POST", "/api/outbox/rearm", chosen, status=404)
     assert (await server.call("POST", "/api/outbox/rearm", status=200))["rearmed"] == 0
 
@@ -110,8 +112,8 @@ async def test_people_are_added_get_roles_and_go(server: Server) -> None:
     assert [role["slug"] for role in (await server.call("GET", "/api/roles"))["roles"]] == ["analysts"]
 
 
-async def test_no_generated_request_makes_the_server_fail(server: Server, ground: Ground) -> None:
-    await ground.built()
+async def test_no_generated_request_makes_the_server_fail(server: Server, testbed: TaskTestbed) -> None:
+    await testbed.built()
     described = await server.call("GET", "/api/openapi.json", status=200)
     described["paths"] = {path: item for path, item in described["paths"].items() if path.startswith(NOUNS)}
     # What waits on purpose would only make the test wait.

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from tests.integration.api.serving import Server
-from tests.integration.pipelines.tasks.task_testbed import Ground
+from tests.integration.pipelines.tasks.task_testbed import TaskTestbed
 
 
-async def test_a_partition_is_invalidated_and_worked_off(server: Server, ground: Ground) -> None:
-    await ground.built()
+async def test_a_partition_is_invalidated_and_worked_off(server: Server, testbed: TaskTestbed) -> None:
+    await testbed.built()
     body = {"partition_key": "day=1", "reason": "correction", "note": "ü"}
     wrong = await server.call("POST", "/api/datasets/shop.clean.0/invalidate", body, status=201)
     assert (wrong["status"], wrong["tasks"], wrong["done"]) == ("open", {"shop.clean": 1}, {})
-    assert await ground.work(salt="x") == ["clean/day=1", "totals/all"]
+    assert await testbed.work(salt="x") == ["clean/day=1", "totals/all"]
     run = await server.call("GET", f"/api/dags/shop/runs/{wrong['invalidation_id']}?wait=5", status=200)
     assert run["status"] == "completed"
     closed = await server.call("GET", f"/api/invalidations/{wrong['invalidation_id']}", status=200)
@@ -34,8 +34,8 @@ async def test_a_partition_is_invalidated_and_worked_off(server: Server, ground:
         assert "detail" in await server.call("POST", path, body, status=status)
 
 
-async def test_a_backfill_is_previewed_requested_and_looked_after(server: Server, ground: Ground) -> None:
-    await ground.built()
+async def test_a_backfill_is_previewed_requested_and_looked_after(server: Server, testbed: TaskTestbed) -> None:
+    await testbed.built()
     path = "/api/datasets/shop.orders.0/backfill"
     asked = {"start": "1", "end": "6", "max_in_flight": 2}
     dry = await server.call("POST", path, {**asked, "dry_run": True}, status=200)
@@ -57,8 +57,8 @@ async def test_a_backfill_is_previewed_requested_and_looked_after(server: Server
     assert "nothing from 6 to 1" in refused["detail"]
 
 
-async def test_a_change_under_a_key_is_made_once(server: Server, ground: Ground) -> None:
-    await ground.built()
+async def test_a_change_under_a_key_is_made_once(server: Server, testbed: TaskTestbed) -> None:
+    await testbed.built()
     for path, id_of, asked, other in (
         (
             "/api/datasets/shop.clean.0/invalidate",
@@ -87,8 +87,8 @@ def asked_of_day(day: int) -> dict[str, str]:
     return {"partition_key": f"day={day}"}
 
 
-async def test_what_was_missed_and_what_operators_keep_is_told(server: Server, ground: Ground) -> None:
-    await ground.built()
+async def test_what_was_missed_and_what_operators_keep_is_told(server: Server, testbed: TaskTestbed) -> None:
+    await testbed.built()
     found = await server.call("POST", "/api/reconcile", {"dag": "shop"}, status=200)
     assert (found["dags"][0]["partitions"], found["closed"], found["undelivered"]) == ([], [], 0)
     await server.call("POST", "/api/reconcile", {"dag": "nope"}, status=404)
@@ -97,9 +97,11 @@ async def test_what_was_missed_and_what_operators_keep_is_told(server: Server, g
     await server.call("GET", "/api/dags/shop/jobs/nope/state", status=404)
 
 
-async def test_only_writers_change_data(guarded: Server, bearers: dict[str, dict[str, str]], ground: Ground) -> None:
+async def test_only_writers_change_data(
+    guarded: Server, bearers: dict[str, dict[str, str]], testbed: TaskTestbed
+) -> None:
     """INV-46."""
-    await ground.built()
+    await testbed.built()
     reader = bearers["reader"]
     for path in ("/api/datasets/totals/invalidate", "/api/datasets/totals/backfill", "/api/reconcile"):
         await guarded.call("POST", path, {}, status=403, headers=reader)

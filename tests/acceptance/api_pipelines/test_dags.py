@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.integration.api.serving import Server
-from tests.integration.pipelines.tasks.task_testbed import DAG, Ground
+from tests.integration.pipelines.tasks.task_testbed import DAG, TaskTestbed
 
 CHANGED = DAG.replace("  - name: totals\n", "  - name: totals\n    config: {note: other}\n")
 
@@ -28,16 +28,16 @@ async def deployed(server: Server, text: str = DAG, **headers: str) -> dict[str,
     return dict(await server.call("POST", "/api/dags/deploy", packed(text), headers=headers))
 
 
-async def built(server: Server, ground: Ground, text: str = DAG) -> dict[str, Any]:
+async def built(server: Server, testbed: TaskTestbed, text: str = DAG) -> dict[str, Any]:
     """Deploy a DAG, and do all its tasks."""
     answer = await deployed(server, text)
-    await ground.work()
+    await testbed.work()
     run = await server.call("GET", f"/api/dags/shop/runs/{answer['execution_id']}?wait=20", status=200)
     assert (run["status"], run["error"]) == ("completed", None)
     return answer
 
 
-async def test_a_dag_is_planned_deployed_built_and_activated(server: Server, ground: Ground) -> None:
+async def test_a_dag_is_planned_deployed_built_and_activated(server: Server, testbed: TaskTestbed) -> None:
     plan = await server.call("POST", "/api/dags/plan", packed(), status=200)
     assert {job["name"]: job["action"] for job in plan["jobs"]} == dict.fromkeys(
         ("orders", "clean", "totals"), "create"
@@ -52,7 +52,7 @@ async def test_a_dag_is_planned_deployed_built_and_activated(server: Server, gro
     assert "not ready" in refused["detail"]
     waiting = await server.call("GET", f"/api/dags/shop/runs/{first['execution_id']}", status=200)
     assert waiting["status"] == "open"
-    await ground.work()
+    await testbed.work()
     await server.call("GET", f"/api/dags/shop/runs/{first['execution_id']}?wait=20", status=200)
     cutover = await server.call("POST", "/api/dags/shop/activate", status=200)
     assert (cutover["dag_version_id"], cutover["previous"], cutover["changed"]) == (first["dag_version_id"], None, True)
@@ -60,8 +60,8 @@ async def test_a_dag_is_planned_deployed_built_and_activated(server: Server, gro
     assert (listed["current"], listed["newest_status"], listed["versions"]) == (first["dag_version_id"], "active", 1)
 
 
-async def test_the_same_files_deploy_to_nothing_however_they_are_zipped(server: Server, ground: Ground) -> None:
-    first = await built(server, ground)
+async def test_the_same_files_deploy_to_nothing_however_they_are_zipped(server: Server, testbed: TaskTestbed) -> None:
+    first = await built(server, testbed)
     squeezed = packed(compression=zipfile.ZIP_DEFLATED, **{"notes.txt": "no job needs this"})
     again = await server.call("POST", "/api/dags/deploy", squeezed, status=200)
     assert (again["dag_version_id"], again["execution_id"], again["created"]) == (
@@ -81,10 +81,10 @@ async def test_a_key_stands_for_one_deploy(server: Server) -> None:
     assert refused["code"] == "idempotency_key_reused"
 
 
-async def test_a_change_is_served_and_rolled_back(server: Server, ground: Ground) -> None:
-    first = await built(server, ground)
+async def test_a_change_is_served_and_rolled_back(server: Server, testbed: TaskTestbed) -> None:
+    first = await built(server, testbed)
     await server.call("POST", "/api/dags/shop/activate", status=200)
-    second = await built(server, ground, CHANGED)
+    second = await built(server, testbed, CHANGED)
     assert [job["name"] for job in second["plan"]["jobs"] if job["action"] == "rebuild"] == ["totals"]
     chosen = {"version": second["dag_version_id"][:13]}
     assert (await server.call("POST", "/api/dags/shop/activate", chosen, status=200))["changed"]
@@ -98,14 +98,14 @@ async def test_a_change_is_served_and_rolled_back(server: Server, ground: Ground
     assert rest["next_cursor"] is None
 
 
-async def test_a_source_is_started_once_under_a_key(server: Server, ground: Ground) -> None:
-    await built(server, ground)
+async def test_a_source_is_started_once_under_a_key(server: Server, testbed: TaskTestbed) -> None:
+    await built(server, testbed)
     await server.call("POST", "/api/dags/shop/activate", status=200)
     key = {"Idempotency-Key": "nightly"}
     run = await server.call("POST", "/api/dags/shop/emit", {"job": "orders"}, headers=key, status=201)
     again = await server.call("POST", "/api/dags/shop/emit", {"job": "orders"}, headers=key, status=201)
     assert again["execution_id"] == run["execution_id"]
-    assert (await ground.work(salt="again"))[0] == "orders/all"
+    assert (await testbed.work(salt="again"))[0] == "orders/all"
     ended = await server.call("GET", f"/api/dags/shop/runs/{run['execution_id']}?wait=20", status=200)
     assert ended["status"] == "completed"
     await server.call("GET", f"/api/dags/other/runs/{run['execution_id']}", status=404)

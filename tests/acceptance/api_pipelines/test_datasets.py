@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 from tests.integration.api.serving import Server
-from tests.integration.pipelines.tasks.task_testbed import DAG, Ground
+from tests.integration.pipelines.tasks.task_testbed import DAG, TaskTestbed
 
 from noetl.model.dataset import Field
 from noetl.model.task import PartitionWrite, TaskReport
@@ -25,9 +25,9 @@ publish: [visits]
 COLUMNS = (Field("id", "bigint"), Field("cost", "decimal(6,2)"), Field("at", "timestamp"), Field("share", "double"))
 
 
-async def _with_rows(ground: Ground, lake: LakeFiles) -> None:
-    deployed = await ground.deploy(VISITS)
-    (grant,) = await ground.claim()
+async def _with_rows(testbed: TaskTestbed, lake: LakeFiles) -> None:
+    deployed = await testbed.deploy(VISITS)
+    (grant,) = await testbed.claim()
     target, lease = grant.targets[0], grant.lease
     rows = pa.table(
         {
@@ -39,15 +39,15 @@ async def _with_rows(ground: Ground, lake: LakeFiles) -> None:
     )
     entry = await lake.write(f"{target.location}all/commit={lease.task_id}-{lease.attempt}", rows)
     write = PartitionWrite(output=0, partition_key="all", schema=COLUMNS, files=(entry,))
-    assert await ground.tasks.complete(grant, TaskReport(status="ok", writes=(write,))) == "Completed"
-    await ground.drain()
-    ended = await ground.engine.runs.finished(ground.scope, deployed.execution_id, 10)
+    assert await testbed.tasks.complete(grant, TaskReport(status="ok", writes=(write,))) == "Completed"
+    await testbed.drain()
+    ended = await testbed.engine.runs.finished(testbed.scope, deployed.execution_id, 10)
     assert ended.status == "completed", ended
-    await ground.dags.activate(ground.scope, "clinic", deployed.dag_version_id, by="tests")
+    await testbed.dags.activate(testbed.scope, "clinic", deployed.dag_version_id, by="tests")
 
 
-async def test_the_first_rows_of_a_dataset_come_as_json(server: Server, ground: Ground, lake: LakeFiles) -> None:
-    await _with_rows(ground, lake)
+async def test_the_first_rows_of_a_dataset_come_as_json(server: Server, testbed: TaskTestbed, lake: LakeFiles) -> None:
+    await _with_rows(testbed, lake)
     head = await server.call("GET", "/api/datasets/visits/head?rows=2", status=200)
     assert [column["name"] for column in head["columns"]] == ["id", "cost", "at", "share"]
     assert head["rows"] == [
@@ -64,8 +64,8 @@ async def test_the_first_rows_of_a_dataset_come_as_json(server: Server, ground: 
     assert schema["columns"][1] == {"name": "cost", "type": "decimal(6,2)", "nullable": True}
 
 
-async def test_datasets_are_listed_by_name_with_what_readers_find(server: Server, ground: Ground) -> None:
-    await ground.built()
+async def test_datasets_are_listed_by_name_with_what_readers_find(server: Server, testbed: TaskTestbed) -> None:
+    await testbed.built()
     page = await server.call("GET", "/api/datasets?limit=2", status=200)
     names = [one["dataset"]["name"] for one in page["datasets"]]
     rest = await server.call("GET", f"/api/datasets?cursor={page['next_cursor']}", status=200)
@@ -75,12 +75,12 @@ async def test_datasets_are_listed_by_name_with_what_readers_find(server: Server
     assert (published["dataset"]["name"], published["rows"]) == ("totals", 1)
 
 
-async def test_partitions_are_paged_and_fixed_as_of_a_point(server: Server, ground: Ground) -> None:
-    await ground.built()
+async def test_partitions_are_paged_and_fixed_as_of_a_point(server: Server, testbed: TaskTestbed) -> None:
+    await testbed.built()
     page = await server.call("GET", "/api/datasets/shop.orders.0/partitions?limit=1", status=200)
     assert [(one["partition_key"], one["version"]) for one in page["partitions"]] == [("day=1", 1)]
-    await ground.engine.runs.emit(ground.scope, "shop", "orders", requested_by="test")
-    await ground.work(("2", "3"), salt="again")
+    await testbed.engine.runs.emit(testbed.scope, "shop", "orders", requested_by="test")
+    await testbed.work(("2", "3"), salt="again")
     then = f"as_of={quote(page['as_of'])}"
     rest = await server.call(
         "GET", f"/api/datasets/shop.orders.0/partitions?{then}&cursor={quote(page['next_cursor'])}", status=200
@@ -92,10 +92,10 @@ async def test_partitions_are_paged_and_fixed_as_of_a_point(server: Server, grou
     assert now["checksum"] != before["checksum"]
 
 
-async def test_a_candidate_is_seen_beside_what_is_served(server: Server, ground: Ground) -> None:
-    await ground.built()
-    await ground.deploy(DAG.replace("  - name: totals\n", "  - name: totals\n    config: {note: other}\n"))
-    await ground.work(salt="new")
+async def test_a_candidate_is_seen_beside_what_is_served(server: Server, testbed: TaskTestbed) -> None:
+    await testbed.built()
+    await testbed.deploy(DAG.replace("  - name: totals\n", "  - name: totals\n    config: {note: other}\n"))
+    await testbed.work(salt="new")
     builds = (await server.call("GET", "/api/datasets/totals/generations", status=200))["generations"]
     assert [one["use"] for one in builds] == ["candidate", "current"]
     served = await server.call("GET", "/api/datasets/totals", status=200)
@@ -103,8 +103,8 @@ async def test_a_candidate_is_seen_beside_what_is_served(server: Server, ground:
     assert [candidate["dataset_version"], served["dataset_version"]] == [one["dataset_version"] for one in builds]
 
 
-async def test_an_unknown_dataset_is_told_with_what_was_meant(server: Server, ground: Ground) -> None:
-    await ground.built()
+async def test_an_unknown_dataset_is_told_with_what_was_meant(server: Server, testbed: TaskTestbed) -> None:
+    await testbed.built()
     refused = await server.call("GET", "/api/datasets/total", status=404)
     assert refused["hint"] == "did you mean totals?"
     await server.call("GET", "/api/datasets/totals?as_of=sometime", status=400)

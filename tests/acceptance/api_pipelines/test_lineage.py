@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 from tests.integration.api.serving import HOME, Server
-from tests.integration.pipelines.tasks.task_testbed import Ground
+from tests.integration.pipelines.tasks.task_testbed import TaskTestbed
 
 from noetl.model.dataset import Field
 from noetl.model.lineage import lineage_of
@@ -28,27 +28,29 @@ VISITS = (Field("id", "bigint"), Field("cost", "bigint"))
 COSTS = (Field("total", "bigint"),)
 
 
-async def _built(ground: Ground, lake: LakeFiles) -> None:
-    deployed = await ground.deploy(CLINIC)
+async def _built(testbed: TaskTestbed, lake: LakeFiles) -> None:
+    deployed = await testbed.deploy(CLINIC)
     tables = {
         "visits": (VISITS, pa.table({"id": [1, 2], "cost": [10, 20]})),
         "costs": (COSTS, pa.table({"total": [30]})),
     }
     for job, (columns, rows) in tables.items():
-        (grant,) = await ground.claim()
+        (grant,) = await testbed.claim()
         target, lease = grant.targets[0], grant.lease
         entry = await lake.write(f"{target.location}all/commit={lease.task_id}-{lease.attempt}", rows)
         write = PartitionWrite(output=0, partition_key="all", schema=columns, files=(entry,))
         told = {0: lineage_of("sql", {"total": {("visits", "cost"): "aggregated"}})} if job == "costs" else {}
         report = TaskReport(status="ok", writes=(write,), lineage=told)
-        assert await ground.tasks.complete(grant, report) == "Completed"
-        await ground.drain()
-    await ground.engine.runs.finished(ground.scope, deployed.execution_id, 10)
-    await ground.dags.activate(ground.scope, "clinic", deployed.dag_version_id, by="tests")
+        assert await testbed.tasks.complete(grant, report) == "Completed"
+        await testbed.drain()
+    await testbed.engine.runs.finished(testbed.scope, deployed.execution_id, 10)
+    await testbed.dags.activate(testbed.scope, "clinic", deployed.dag_version_id, by="tests")
 
 
-async def test_lineage_is_answered_both_ways_and_as_of_then(server: Server, ground: Ground, lake: LakeFiles) -> None:
-    await _built(ground, lake)
+async def test_lineage_is_answered_both_ways_and_as_of_then(
+    server: Server, testbed: TaskTestbed, lake: LakeFiles
+) -> None:
+    await _built(testbed, lake)
     found = await server.call("GET", "/api/lineage/costs.total", status=200)
     assert (found["direction"], found["tree"]["column"], found["tree"]["how"]) == ("upstream", "total", "sql")
     (source,) = found["tree"]["next"]
@@ -67,8 +69,8 @@ async def test_lineage_is_answered_both_ways_and_as_of_then(server: Server, grou
     await server.call("GET", "/api/lineage/costs?depth=0", status=400)
 
 
-async def test_rows_are_explained(server: Server, ground: Ground, lake: LakeFiles) -> None:
-    await _built(ground, lake)
+async def test_rows_are_explained(server: Server, testbed: TaskTestbed, lake: LakeFiles) -> None:
+    await _built(testbed, lake)
     where = quote("total = 30")
     found = await server.call("GET", f"/api/datasets/costs/explain?where={where}", status=200)
     (row,) = found["rows"]
@@ -81,9 +83,9 @@ async def test_rows_are_explained(server: Server, ground: Ground, lake: LakeFile
 
 
 @pytest.fixture
-async def restricted(guarded: Server, ground: Ground, lake: LakeFiles) -> None:
+async def restricted(guarded: Server, testbed: TaskTestbed, lake: LakeFiles) -> None:
     """Visits only for holders of a role that nobody of the test has."""
-    await _built(ground, lake)
+    await _built(testbed, lake)
     services = guarded.services
     await People(services.database, services.ledger, services.mint, PRODUCER).create_role(HOME, "nurses", "Nurses")
     readers = Readers(

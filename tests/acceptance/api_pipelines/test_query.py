@@ -13,7 +13,7 @@ import pytest
 from tests.acceptance.api_pipelines.conftest import Parts
 from tests.acceptance.api_pipelines.test_datasets import _with_rows
 from tests.integration.api.serving import HOME, Server, running
-from tests.integration.pipelines.tasks.task_testbed import Ground
+from tests.integration.pipelines.tasks.task_testbed import TaskTestbed
 
 from noetl.pipelines.catalog.datasets.reader import Datasets
 from noetl.pipelines.tables.lake_files import LakeFiles
@@ -32,9 +32,9 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 @pytest.fixture
-async def asked(parts: Parts, ground: Ground, lake: LakeFiles, tmp_path: Any) -> AsyncIterator[Server]:
+async def asked(parts: Parts, testbed: TaskTestbed, lake: LakeFiles, tmp_path: Any) -> AsyncIterator[Server]:
     """A server that asks for tokens and answers queries about three visits."""
-    await _with_rows(ground, lake)
+    await _with_rows(testbed, lake)
     services, projections = parts
     duck = Duck(DuckOptions(home=str(tmp_path / "query"), lake_root=str(tmp_path / "lake"), memory="256MB", threads=1))
     pinning = Pinning(services.database, Datasets(services.database, services.payloads, services.history))

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.acceptance.api_pipelines.conftest import Parts
 from tests.integration.api.serving import HOME, Server, running
-from tests.integration.pipelines.tasks.task_testbed import Ground, written
+from tests.integration.pipelines.tasks.task_testbed import TaskTestbed, written
 
 from noetl.api.access import admission
 from noetl.errors import InputError, LeaseLost, Unavailable
@@ -32,8 +32,10 @@ jobs:
 """
 
 
-async def test_tasks_are_listed_page_by_page_and_shown_with_their_attempts(server: Server, ground: Ground) -> None:
-    await ground.built()
+async def test_tasks_are_listed_page_by_page_and_shown_with_their_attempts(
+    server: Server, testbed: TaskTestbed
+) -> None:
+    await testbed.built()
     page = await server.call("GET", "/api/tasks?limit=3", status=200)
     rest = await server.call("GET", f"/api/tasks?limit=3&cursor={page['next_cursor']}", status=200)
     assert [one["job"] for one in page["tasks"] + rest["tasks"]] == ["totals", "clean", "clean", "orders"]
@@ -49,8 +51,8 @@ async def test_tasks_are_listed_page_by_page_and_shown_with_their_attempts(serve
     await server.call("GET", "/api/tasks/00000000-0000-0000-0000-000000000000", status=404)
 
 
-async def test_a_task_is_cancelled_and_tried_again_by_hand(server: Server, ground: Ground) -> None:
-    await ground.deploy()
+async def test_a_task_is_cancelled_and_tried_again_by_hand(server: Server, testbed: TaskTestbed) -> None:
+    await testbed.deploy()
     (task,) = (await server.call("GET", "/api/tasks?status=Queued"))["tasks"]
     path = f"/api/tasks/{task['task_id']}"
     cancelled = await server.call("POST", f"{path}/cancel", {"reason": "wrong input"}, status=200)
@@ -58,14 +60,14 @@ async def test_a_task_is_cancelled_and_tried_again_by_hand(server: Server, groun
     refused = await server.call("POST", f"{path}/cancel", status=409)
     assert "ended already" in refused["detail"]
     assert (await server.call("POST", f"{path}/retry", status=200))["status"] == "Queued"
-    (grant,) = await ground.claim()
+    (grant,) = await testbed.claim()
     asked = await server.call("POST", f"{path}/cancel", status=200)
     assert (asked["status"], asked["cancel_requested"]) == ("Running", True)
-    assert await ground.tasks.heartbeat([grant.lease]) == [grant.lease]
+    assert await testbed.tasks.heartbeat([grant.lease]) == [grant.lease]
     assert (await server.call("GET", path))["status"] == "Canceled"
 
 
-async def test_a_function_completes_its_task_by_plain_requests(server: Server, ground: Ground) -> None:
+async def test_a_function_completes_its_task_by_plain_requests(server: Server, testbed: TaskTestbed) -> None:
     async def function(request: web.Request) -> web.Response:
         grant: dict[str, Any] = await request.json()
         known = msgspec.convert(grant, TaskGrant)
@@ -80,9 +82,9 @@ async def test_a_function_completes_its_task_by_plain_requests(server: Server, g
     app = web.Application()
     app.router.add_post("/run", function)
     async with TestServer(app, host="127.0.0.1") as outside:
-        await ground.deploy(OUTSIDE.replace("URL", str(outside.make_url("/run"))))
+        await testbed.deploy(OUTSIDE.replace("URL", str(outside.make_url("/run"))))
         invoker = HttpInvoker()
-        runner = FunctionRunner("functions", ground.tasks, Invokers({"url": invoker}))
+        runner = FunctionRunner("functions", testbed.tasks, Invokers({"url": invoker}))
         assert await runner.run_once() == 1
         await runner.settled()
         await invoker.close()
@@ -93,29 +95,29 @@ async def test_a_function_completes_its_task_by_plain_requests(server: Server, g
     await server.call("GET", f"/api/tasks/{task['task_id']}/logs?attempt=2", status=404)
 
 
-async def test_manifests_and_bundles_are_fetched_by_their_locators(server: Server, ground: Ground) -> None:
-    await ground.built()
-    await ground.engine.runs.emit(ground.scope, "shop", "orders", requested_by="test")
-    (grant,) = await ground.claim()
+async def test_manifests_and_bundles_are_fetched_by_their_locators(server: Server, testbed: TaskTestbed) -> None:
+    await testbed.built()
+    await testbed.engine.runs.emit(testbed.scope, "shop", "orders", requested_by="test")
+    (grant,) = await testbed.claim()
     for ref in (grant.bundle, grant.targets[0].parts[0].manifest):
         async with server.session.get(f"{server.url}/api/result/resolve", params={"ref": ref.uri}) as answer:
             assert answer.status == 200
             assert len(await answer.read()) == ref.bytes
-    key = object_key(ground.scope, ref.sha256)
-    data, at = ground.payloads.kept[key]
-    ground.payloads.kept[key] = (data[:-1] + b"!", at)
+    key = object_key(testbed.scope, ref.sha256)
+    data, at = testbed.payloads.kept[key]
+    testbed.payloads.kept[key] = (data[:-1] + b"!", at)
     async with server.session.get(f"{server.url}/api/result/resolve", params={"ref": ref.uri}) as answer:
         assert (answer.status, answer.content_type) == (500, "application/problem+json")
         problem = await answer.json(content_type=None)
     assert (problem["code"], ref.sha256 in problem["detail"]) == ("corrupt", True)
     assert "restore the object from a copy" in problem["hint"]
-    ground.payloads.kept[key] = (data, at)
+    testbed.payloads.kept[key] = (data, at)
 
 
 @pytest.mark.parametrize("path", ["other/org/datasets/x/part-0.parquet", "{location}../part-0.parquet", "/etc/passwd"])
-async def test_files_of_others_cannot_be_committed(server: Server, ground: Ground, path: str) -> None:
-    await ground.deploy()
-    (grant,) = await ground.claim()
+async def test_files_of_others_cannot_be_committed(server: Server, testbed: TaskTestbed, path: str) -> None:
+    await testbed.deploy()
+    (grant,) = await testbed.claim()
     write = written(grant, 0, "day=1", "mine")
     entry = msgspec.structs.replace(write.files[0], path=path.replace("{location}", grant.targets[0].location))
     remote = RemoteTasks(server.url)
@@ -124,7 +126,7 @@ async def test_files_of_others_cannot_be_committed(server: Server, ground: Groun
     with pytest.raises(InputError, match="no output 7"):
         await remote.complete(grant, TaskReport(status="ok", dropped=((7, "all"),)))
     await remote.close()
-    assert (await ground.task(grant.lease.task_id)).status == "Running"
+    assert (await testbed.task(grant.lease.task_id)).status == "Running"
 
 
 class Cut:
@@ -152,10 +154,10 @@ class Cut:
 
 @pytest.mark.parametrize("same_server", [True, False])
 async def test_an_end_whose_answer_got_lost_is_recorded_once(
-    server: Server, parts: Parts, ground: Ground, *, same_server: bool
+    server: Server, parts: Parts, testbed: TaskTestbed, *, same_server: bool
 ) -> None:
-    await ground.deploy()
-    (grant,) = await ground.claim()
+    await testbed.deploy()
+    (grant,) = await testbed.claim()
     cut = Cut(server)
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", cut.handle)
@@ -163,11 +165,11 @@ async def test_an_end_whose_answer_got_lost_is_recorded_once(
         cut.after_loss = None if same_server else other.url
         remote = RemoteTasks(str(between.make_url("")), patience_seconds=10.0)
         cut.lost = 1
-        assert await remote.complete(grant, ground.report(grant)) == "Completed"
+        assert await remote.complete(grant, testbed.report(grant)) == "Completed"
         with pytest.raises(LeaseLost):
             await remote.fetch(grant.lease)
         await remote.close()
-    events = await ground.rows("SELECT FROM noetl.event WHERE event_type = 'task.completed'")
+    events = await testbed.rows("SELECT FROM noetl.event WHERE event_type = 'task.completed'")
     assert len(events) == 1
 
 
@@ -181,13 +183,13 @@ async def test_a_server_that_stays_away_is_waited_for_no_longer_than_agreed() ->
 
 
 async def test_a_task_claimed_with_a_token_that_has_ended_meanwhile_goes_to_another_at_once(
-    ground: Ground, guarded: Server, bearers: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+    testbed: TaskTestbed, guarded: Server, bearers: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """INV-177."""
     monkeypatch.setattr(admission, "KEEP_SECONDS", 60.0)
-    await ground.built()
-    await ground.engine.runs.emit(ground.scope, "shop", "orders", requested_by="test")
-    await ground.drain()
+    await testbed.built()
+    await testbed.engine.runs.emit(testbed.scope, "shop", "orders", requested_by="test")
+    await testbed.drain()
     claim = {"worker_id": "w1", "runtimes": ["dispatcher"], "want": 1}
     await guarded.call("POST", "/api/tasks/claim", claim | {"runtimes": ["spark"]}, headers=bearers["worker"])
     held = next(one for one in await guarded.services.tokens.list(HOME) if one.role == "worker")

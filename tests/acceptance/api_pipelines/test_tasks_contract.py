@@ -7,7 +7,7 @@ import uuid
 
 import msgspec
 import pytest
-from tests.integration.pipelines.tasks.task_testbed import Ground, written
+from tests.integration.pipelines.tasks.task_testbed import TaskTestbed, written
 
 from noetl.errors import LeaseLost
 from noetl.model.task import CheckResult, TaskGrant, TaskReport
@@ -25,86 +25,86 @@ jobs:
 """
 
 
-async def claimed(ground: Ground, tasks: Tasks, want: int = 100) -> list[TaskGrant]:
+async def claimed(testbed: TaskTestbed, tasks: Tasks, want: int = 100) -> list[TaskGrant]:
     """Claim what waits, after routing what is due."""
-    await ground.drain()
+    await testbed.drain()
     return await tasks.claim("w1", ("dispatcher",), want, 0.0)
 
 
-async def two_running(ground: Ground, tasks: Tasks) -> list[TaskGrant]:
+async def two_running(testbed: TaskTestbed, tasks: Tasks) -> list[TaskGrant]:
     """Return two attempts that run at once on the same partition, which stands at version 1."""
-    await ground.built(LINES)
+    await testbed.built(LINES)
     for _ in range(2):
-        await ground.engine.runs.emit(ground.scope, "log", "lines", requested_by="test")
-    grants = await claimed(ground, tasks)
+        await testbed.engine.runs.emit(testbed.scope, "log", "lines", requested_by="test")
+    grants = await claimed(testbed, tasks)
     assert len(grants) == 2
     return grants
 
 
-async def test_a_build_is_worked_off_from_claim_to_commit(ground: Ground, tasks: Tasks) -> None:
-    deployed = await ground.deploy()
+async def test_a_build_is_worked_off_from_claim_to_commit(testbed: TaskTestbed, tasks: Tasks) -> None:
+    deployed = await testbed.deploy()
     worked = []
-    while grants := await claimed(ground, tasks):
+    while grants := await claimed(testbed, tasks):
         for grant in grants:
             worked.append(f"{grant.job}/{grant.partition_key}")
             assert grant.execution_id == deployed.execution_id
-            assert await tasks.complete(grant, ground.report(grant)) == "Completed"
+            assert await tasks.complete(grant, testbed.report(grant)) == "Completed"
     assert (worked[0], sorted(worked[1:3]), worked[3:]) == (
         "orders/all",
         ["clean/day=1", "clean/day=2"],
         ["totals/all"],
     )
-    ended = await ground.engine.runs.finished(ground.scope, deployed.execution_id, 5)
+    ended = await testbed.engine.runs.finished(testbed.scope, deployed.execution_id, 5)
     assert ended.status == "completed"
 
 
-async def test_a_claim_waits_for_a_task_and_gives_those_of_one_job(ground: Ground, tasks: Tasks) -> None:
-    await ground.built()
-    ground.engine.start()
+async def test_a_claim_waits_for_a_task_and_gives_those_of_one_job(testbed: TaskTestbed, tasks: Tasks) -> None:
+    await testbed.built()
+    testbed.engine.start()
     waiting = asyncio.create_task(tasks.claim("w1", ("dispatcher",), 10, 20.0))
-    await ground.engine.runs.emit(ground.scope, "shop", "orders", requested_by="test")
+    await testbed.engine.runs.emit(testbed.scope, "shop", "orders", requested_by="test")
     (grant,) = await waiting
     assert grant.job == "orders"
     assert await tasks.claim("w1", ("spark",), 10, 0.0) == []
     assert await tasks.claim("w1", ("dispatcher",), 10, 0.0, like=str(uuid.uuid4())) == []
 
 
-async def test_a_grant_is_the_same_however_it_comes(ground: Ground, tasks: Tasks) -> None:
-    await ground.built()
-    await ground.engine.runs.emit(ground.scope, "shop", "orders", requested_by="test")
-    (orders,) = await claimed(ground, tasks)
-    assert await tasks.fetch(orders.lease) == orders == await ground.tasks.fetch(orders.lease)
-    await tasks.complete(orders, ground.report(orders, ["2"], salt="x"))
-    (clean,) = await claimed(ground, tasks)
+async def test_a_grant_is_the_same_however_it_comes(testbed: TaskTestbed, tasks: Tasks) -> None:
+    await testbed.built()
+    await testbed.engine.runs.emit(testbed.scope, "shop", "orders", requested_by="test")
+    (orders,) = await claimed(testbed, tasks)
+    assert await tasks.fetch(orders.lease) == orders == await testbed.tasks.fetch(orders.lease)
+    await tasks.complete(orders, testbed.report(orders, ["2"], salt="x"))
+    (clean,) = await claimed(testbed, tasks)
     assert [(part.partition_key, part.version) for part in clean.inputs[0].parts] == [("day=2", 2)]
-    assert await tasks.fetch(clean.lease) == clean == await ground.tasks.fetch(clean.lease)
+    assert await tasks.fetch(clean.lease) == clean == await testbed.tasks.fetch(clean.lease)
 
 
-async def test_where_an_attempt_runs_is_recorded_and_its_lease_is_kept(ground: Ground, tasks: Tasks) -> None:
-    await ground.deploy()
-    (grant,) = await claimed(ground, tasks)
+async def test_where_an_attempt_runs_is_recorded_and_its_lease_is_kept(testbed: TaskTestbed, tasks: Tasks) -> None:
+    await testbed.deploy()
+    (grant,) = await claimed(testbed, tasks)
     tag = f"noetl-{grant.lease.task_id}-{grant.lease.attempt}"
     await tasks.started(grant, "app-1", tag)
-    before = await ground.task(grant.lease.task_id)
+    before = await testbed.task(grant.lease.task_id)
     assert (before.application_id, before.job_tag, before.worker) == ("app-1", tag, "w1")
     assert await tasks.heartbeat([grant.lease]) == []
-    after = await ground.task(grant.lease.task_id)
+    after = await testbed.task(grant.lease.task_id)
     assert before.lease_until is not None
     assert after.lease_until is not None
     assert after.lease_until > before.lease_until
     assert await tasks.heartbeat([]) == []
 
 
-async def test_a_lost_lease_is_told_and_nothing_is_committed(ground: Ground, tasks: Tasks) -> None:
-    await ground.deploy()
-    (stale,) = await claimed(ground, tasks)
-    await ground.expire(stale.lease.task_id)
-    assert await ground.engine.reaper.sweep() == 1
-    (fresh,) = await claimed(ground, tasks)
+async def test_a_lost_lease_is_told_and_nothing_is_committed(testbed: TaskTestbed, tasks: Tasks) -> None:
+    await testbed.deploy()
+    (stale,) = await claimed(testbed, tasks)
+    await testbed.expire(stale.lease.task_id)
+    assert await testbed.engine.reaper.sweep() == 1
+    (fresh,) = await claimed(testbed, tasks)
     assert (fresh.lease.task_id, fresh.lease.attempt) == (stale.lease.task_id, 2)
     assert await tasks.heartbeat([stale.lease, fresh.lease]) == [stale.lease]
     for refused in (
-        tasks.complete(stale, ground.report(stale, ["9"])),
+        tasks.complete(stale, testbed.report(stale, ["9"])),
         tasks.fail(stale, TaskReport(status="error", error="broke")),
         tasks.started(stale, "app", f"noetl-{stale.lease.task_id}-{stale.lease.attempt}"),
     ):
@@ -114,33 +114,33 @@ async def test_a_lost_lease_is_told_and_nothing_is_committed(ground: Ground, tas
         await tasks.fetch(stale.lease)
     stolen = msgspec.structs.replace(fresh, lease=msgspec.structs.replace(fresh.lease, token=str(uuid.uuid4())))
     with pytest.raises(LeaseLost):
-        await tasks.complete(stolen, ground.report(fresh))
-    assert await ground.rows("SELECT FROM noetl.partition_version") == []
+        await tasks.complete(stolen, testbed.report(fresh))
+    assert await testbed.rows("SELECT FROM noetl.partition_version") == []
 
 
-async def test_an_ended_attempt_cannot_be_ended_under_another_lease(ground: Ground, tasks: Tasks) -> None:
-    await ground.deploy()
-    (grant,) = await claimed(ground, tasks)
-    assert await tasks.complete(grant, ground.report(grant)) == "Completed"
+async def test_an_ended_attempt_cannot_be_ended_under_another_lease(testbed: TaskTestbed, tasks: Tasks) -> None:
+    await testbed.deploy()
+    (grant,) = await claimed(testbed, tasks)
+    assert await tasks.complete(grant, testbed.report(grant)) == "Completed"
     other = msgspec.structs.replace(grant, lease=msgspec.structs.replace(grant.lease, token=str(uuid.uuid4())))
     with pytest.raises(LeaseLost):
         await tasks.fail(other, TaskReport(status="error", error="broke"))
-    assert (await ground.task(grant.lease.task_id)).status == "Completed"
+    assert (await testbed.task(grant.lease.task_id)).status == "Completed"
 
 
-async def test_a_failed_attempt_is_tried_again_until_there_is_none_left(ground: Ground, tasks: Tasks) -> None:
-    await ground.deploy(LINES)
+async def test_a_failed_attempt_is_tried_again_until_there_is_none_left(testbed: TaskTestbed, tasks: Tasks) -> None:
+    await testbed.deploy(LINES)
     for attempt, is_open in ((1, True), (2, False)):
-        (grant,) = await claimed(ground, tasks)
+        (grant,) = await claimed(testbed, tasks)
         assert grant.lease.attempt == attempt
         assert await tasks.complete(grant, TaskReport(status="error", error=f"broke {attempt}")) == "Failed"
-        task = await ground.task(grant.lease.task_id)
+        task = await testbed.task(grant.lease.task_id)
         assert (task.status, task.open, task.error) == ("Failed", is_open, f"broke {attempt}")
-    assert await claimed(ground, tasks) == []
+    assert await claimed(testbed, tasks) == []
 
 
-async def test_an_append_that_another_overtook_is_told_what_landed(ground: Ground, tasks: Tasks) -> None:
-    first, second = await two_running(ground, tasks)
+async def test_an_append_that_another_overtook_is_told_what_landed(testbed: TaskTestbed, tasks: Tasks) -> None:
+    first, second = await two_running(testbed, tasks)
     await tasks.complete(first, TaskReport(status="ok", writes=(written(first, 0, "all", "first"),)))
     write = written(second, 0, "all", "second")
     with pytest.raises(BaseMoved) as moved:
@@ -150,33 +150,33 @@ async def test_an_append_that_another_overtook_is_told_what_landed(ground: Groun
     assert (landed.version, [entry.rows for entry in landed.files]) == (2, [1, 1])
     again = msgspec.structs.replace(write, base_version=2)
     assert await tasks.complete(second, TaskReport(status="ok", writes=(again,))) == "Completed"
-    (row,) = await ground.rows("SELECT version, files FROM noetl.partition_version WHERE current")
+    (row,) = await testbed.rows("SELECT version, files FROM noetl.partition_version WHERE current")
     assert tuple(row) == (3, 3)
 
 
-async def test_a_state_that_another_changed_meanwhile_is_not_overwritten(ground: Ground, tasks: Tasks) -> None:
-    first, second = await two_running(ground, tasks)
+async def test_a_state_that_another_changed_meanwhile_is_not_overwritten(testbed: TaskTestbed, tasks: Tasks) -> None:
+    first, second = await two_running(testbed, tasks)
     assert await tasks.complete(first, TaskReport(status="ok", operator_state={"seen": 5})) == "Completed"
     assert await tasks.complete(second, TaskReport(status="ok", operator_state={"seen": 7})) == "Failed"
-    (row,) = await ground.rows("SELECT state ->> 'seen' FROM noetl.operator_state")
+    (row,) = await testbed.rows("SELECT state ->> 'seen' FROM noetl.operator_state")
     assert row[0] == "5"
 
 
-async def test_a_broken_check_fails_the_task_for_good(ground: Ground, tasks: Tasks) -> None:
-    await ground.deploy(LINES)
-    (grant,) = await claimed(ground, tasks)
+async def test_a_broken_check_fails_the_task_for_good(testbed: TaskTestbed, tasks: Tasks) -> None:
+    await testbed.deploy(LINES)
+    (grant,) = await claimed(testbed, tasks)
     broken = CheckResult(label="id is unique", passed=False, severity="block", violations=3)
     assert await tasks.complete(grant, TaskReport(status="ok", checks=(broken,))) == "Failed"
-    task = await ground.task(grant.lease.task_id)
+    task = await testbed.task(grant.lease.task_id)
     assert not task.open
     assert "id is unique: 3 violations" in (task.error or "")
 
 
-async def test_a_cancellation_is_heard_with_the_next_heartbeat(ground: Ground, tasks: Tasks) -> None:
-    await ground.deploy(LINES)
-    (grant,) = await claimed(ground, tasks)
-    await ground.engine.by_hand.cancel(ground.scope, grant.lease.task_id, reason="not wanted", by="test")
+async def test_a_cancellation_is_heard_with_the_next_heartbeat(testbed: TaskTestbed, tasks: Tasks) -> None:
+    await testbed.deploy(LINES)
+    (grant,) = await claimed(testbed, tasks)
+    await testbed.engine.by_hand.cancel(testbed.scope, grant.lease.task_id, reason="not wanted", by="test")
     assert await tasks.heartbeat([grant.lease]) == [grant.lease]
-    assert (await ground.task(grant.lease.task_id)).status == "Canceled"
+    assert (await testbed.task(grant.lease.task_id)).status == "Canceled"
     with pytest.raises(LeaseLost):
         await tasks.complete(grant, TaskReport(status="ok"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.acceptance.api_pipelines.test_dags import packed
 from tests.integration.api.serving import HOME, Server
-from tests.integration.pipelines.tasks.task_testbed import Ground
+from tests.integration.pipelines.tasks.task_testbed import TaskTestbed
 
 from noetl.errors import NotFound
 from noetl.pipelines.operators.noop import NoopOperator
@@ -37,13 +37,13 @@ class NoSecrets:
 
 
 async def test_a_dag_deployed_over_http_is_built_by_a_worker_over_http(
-    guarded: Server, bearers: dict[str, dict[str, str]], ground: Ground, lake: LakeFiles
+    guarded: Server, bearers: dict[str, dict[str, str]], testbed: TaskTestbed, lake: LakeFiles
 ) -> None:
-    ground.engine.start()
+    testbed.engine.start()
     token, _ = await guarded.services.tokens.create(HOME, "far away", "worker")
     remote = RemoteTasks(guarded.url, token)
     runner = InProcess({"noop": NoopOperator()}, TableWriter(lake))
-    worker = TaskWorker("far away", HOME, remote, ground.payloads, {"dispatcher": runner}, NoSecrets(), poll_seconds=2)
+    worker = TaskWorker("far away", HOME, remote, testbed.payloads, {"dispatcher": runner}, NoSecrets(), poll_seconds=2)
     working = asyncio.create_task(worker.run())
     try:
         body, writer = packed(STEPS), bearers["writer"]

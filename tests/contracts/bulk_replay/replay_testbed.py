@@ -82,7 +82,7 @@ def _cents(event: Event) -> Event:
 
 
 @dataclass(frozen=True)
-class Ground:
+class ReplayTestbed:
     """A ledger, what a single process makes of it, and where Spark's tasks would look for it."""
 
     database: Database
@@ -111,13 +111,13 @@ class Ground:
         )
 
 
-def open_ground(database: Database, ledger: PostgresLedger, directory: Path) -> Ground:
+def open_testbed(database: Database, ledger: PostgresLedger, directory: Path) -> ReplayTestbed:
     """Connect to the ledger of a test, with payloads in a directory that tasks reach as well."""
     url = f"file://{directory / 'payloads'}"
     payloads: PayloadStore = open_store(url)
     found = connect(database, ledger, payloads=payloads, folds=registry(), upcasters=upcasters())
     reach = {"database_url": database.url, "as_roles": True, "payloads_url": url}
-    return Ground(database, found, reach, str(directory / "lake"))
+    return ReplayTestbed(database, found, reach, str(directory / "lake"))
 
 
 def minting(days_ago: int) -> Callable[[], int]:

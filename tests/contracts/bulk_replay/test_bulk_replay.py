@@ -15,9 +15,9 @@ from tests.contracts.bulk_replay.replay_testbed import (
     OWN,
     POSTED,
     FilesOfEvents,
-    Ground,
     InProcess,
-    open_ground,
+    ReplayTestbed,
+    open_testbed,
     write_file,
     write_history,
 )
@@ -48,20 +48,20 @@ async def ledger(database: Database) -> AsyncIterator[PostgresLedger]:
 
 
 @pytest.fixture
-async def ground(database: Database, ledger: PostgresLedger, tmp_path: Path) -> Ground:
-    ground = open_ground(database, ledger, tmp_path)
+async def testbed(database: Database, ledger: PostgresLedger, tmp_path: Path) -> ReplayTestbed:
+    testbed = open_testbed(database, ledger, tmp_path)
     await write_history(ledger)
-    await ground.found.project()
-    return ground
+    await testbed.found.project()
+    return testbed
 
 
-async def events_of(ground: Ground, scope: Scope = OWN) -> list[Event]:
-    head = await ground.found.ledger.head()
+async def events_of(testbed: ReplayTestbed, scope: Scope = OWN) -> list[Event]:
+    head = await testbed.found.ledger.head()
     return [
         event
         for shard, last in enumerate(head.positions)
         if last
-        async for event in ground.found.history.read_shard(shard, scope=scope, to_position=last)
+        async for event in testbed.found.history.read_shard(shard, scope=scope, to_position=last)
     ]
 
 
@@ -81,11 +81,11 @@ async def refusal(work: Any) -> NoetlError:
 
 
 @pytest.mark.no_parity
-async def test_every_point_and_projection_is_as_in_a_single_process(ground: Ground) -> None:
+async def test_every_point_and_projection_is_as_in_a_single_process(testbed: ReplayTestbed) -> None:
     """INV-99."""
-    replay, _ = ground.bulk(InProcess())
-    single = ground.found.replay
-    events = sorted(await events_of(ground), key=lambda event: event.ingest_time)
+    replay, _ = testbed.bulk(InProcess())
+    single = testbed.found.replay
+    events = sorted(await events_of(testbed), key=lambda event: event.ingest_time)
     middle = events[len(events) // 2]
     points = [HEAD, AsOf(time=middle.ingest_time), AsOf(event_id=middle.event_id), AsOf(mark=Mark.zero())]
     for point in points:
@@ -100,35 +100,35 @@ async def test_every_point_and_projection_is_as_in_a_single_process(ground: Grou
     bare = await replay.state(OWN, projection="all", rows="none")
     assert (bare.rows, bare.checksum) == ({}, (await single.state(OWN, projection="all")).checksum)
     # Where no code of users listens, only some columns are read.
-    plain, _ = ground.bulk(InProcess(), users=False)
-    known = await connect(ground.database, ground.found.ledger).replay.state(OWN, projection="all")
+    plain, _ = testbed.bulk(InProcess(), users=False)
+    known = await connect(testbed.database, testbed.found.ledger).replay.state(OWN, projection="all")
     assert await plain.state(OWN, projection="all") == known
     with pytest.raises(InputError, match="one shard"):
         await replay.state(OWN, as_of=AsOf(position=3))
 
 
 @pytest.mark.no_parity
-async def test_only_the_organization_that_is_asked_for_is_answered(ground: Ground, tmp_path: Path) -> None:
+async def test_only_the_organization_that_is_asked_for_is_answered(testbed: ReplayTestbed, tmp_path: Path) -> None:
     """INV-101."""
-    everybodys = [*await events_of(ground), *await events_of(ground, NEIGHBOUR)]
+    everybodys = [*await events_of(testbed), *await events_of(testbed, NEIGHBOUR)]
     everybodys.sort(key=lambda event: (event.shard, event.position))
-    head = await ground.found.ledger.head()
-    lake = FilesOfEvents(head, [write_file(ground.lake_root, "all.parquet", everybodys)])
+    head = await testbed.found.ledger.head()
+    lake = FilesOfEvents(head, [write_file(testbed.lake_root, "all.parquet", everybodys)])
     for lakes in (None, lake):
-        replay, verifier = ground.bulk(InProcess(ground.lake_root), lakes)
+        replay, verifier = testbed.bulk(InProcess(testbed.lake_root), lakes)
         for scope in (OWN, NEIGHBOUR):
             state = await replay.state(scope, projection="all")
-            assert state == await ground.found.replay.state(scope, projection="all")
+            assert state == await testbed.found.replay.state(scope, projection="all")
             owners = {(row["tenant_id"], row["organization_id"]) for rows in state.rows.values() for row in rows}
             assert owners == {(scope.tenant_id, scope.organization_id)}
             assert (await verifier.verify(scope)).events == state.events
 
 
 @pytest.mark.no_parity
-async def test_the_lake_and_the_ledger_behind_it_are_one_history(ground: Ground) -> None:
+async def test_the_lake_and_the_ledger_behind_it_are_one_history(testbed: ReplayTestbed) -> None:
     """INV-99."""
-    events = await events_of(ground)
-    known = await ground.found.replay.state(OWN, projection="all")
+    events = await events_of(testbed)
+    known = await testbed.found.replay.state(OWN, projection="all")
     half = [event for event in events if event.position <= 20]
     mark = Mark([min(20, position) for position in known.mark.positions]) if known.mark else Mark.zero()
     by_position = sorted(half, key=lambda event: (event.position, event.shard))
@@ -141,22 +141,22 @@ async def test_the_lake_and_the_ledger_behind_it_are_one_history(ground: Ground)
     ]
     for number, layout in enumerate(layouts):
         files = [
-            write_file(ground.lake_root, f"{number}/{place}.parquet", own, rows)
+            write_file(testbed.lake_root, f"{number}/{place}.parquet", own, rows)
             for place, (own, rows) in enumerate(layout)
         ]
-        replay, _ = ground.bulk(InProcess(ground.lake_root), FilesOfEvents(mark, files))
+        replay, _ = testbed.bulk(InProcess(testbed.lake_root), FilesOfEvents(mark, files))
         assert await replay.state(OWN, projection="all") == known
-    gone = ground.bulk(InProcess(ground.lake_root), FilesOfEvents(mark, [*files, *files]))[0]
+    gone = testbed.bulk(InProcess(testbed.lake_root), FilesOfEvents(mark, [*files, *files]))[0]
     with pytest.raises(NoetlError, match="twice"):
         await gone.state(OWN)
 
 
 @pytest.mark.no_parity
-async def test_files_of_the_lake_are_held_against_their_manifests(ground: Ground) -> None:
+async def test_files_of_the_lake_are_held_against_their_manifests(testbed: ReplayTestbed) -> None:
     """INV-183: whatever a file of another size, time or footer says is not folded; one that is gone was compacted."""
-    known = await ground.found.replay.state(OWN, projection="all")
+    known = await testbed.found.replay.state(OWN, projection="all")
     mark = Mark(list(known.mark.positions)) if known.mark else Mark.zero()
-    events = await events_of(ground)
+    events = await events_of(testbed)
     attacked = {
         "bytes instead of": attacks.cut_short,
         "its SHA-256 is": attacks.swap,
@@ -164,24 +164,24 @@ async def test_files_of_the_lake_are_held_against_their_manifests(ground: Ground
         "put together with others meanwhile|is gone": attacks.remove,
     }
     for number, (told, attack) in enumerate(attacked.items()):
-        files = [write_file(ground.lake_root, f"{number}/{name}.parquet", events) for name in ("events", "beside")]
-        replay, _ = ground.bulk(InProcess(ground.lake_root), FilesOfEvents(mark, files[:1]))
+        files = [write_file(testbed.lake_root, f"{number}/{name}.parquet", events) for name in ("events", "beside")]
+        replay, _ = testbed.bulk(InProcess(testbed.lake_root), FilesOfEvents(mark, files[:1]))
         assert await replay.state(OWN, projection="all") == known
-        attack(Path(ground.lake_root, files[0].entry.path))
+        attack(Path(testbed.lake_root, files[0].entry.path))
         with pytest.raises(NoetlError, match=told):
             await replay.state(OWN)
 
 
 @pytest.mark.no_parity
-async def test_what_differs_is_named_as_a_single_process_names_it(ground: Ground, owner_url: str) -> None:
+async def test_what_differs_is_named_as_a_single_process_names_it(testbed: ReplayTestbed, owner_url: str) -> None:
     """INV-100."""
-    _, verifier = ground.bulk(InProcess())
-    single = ground.found.verifier
+    _, verifier = testbed.bulk(InProcess())
+    single = testbed.found.verifier
     clean = await verifier.verify(OWN)
     assert clean == await single.verify(OWN)
     assert (clean.clean, clean.lag) == (True, 0)
     late = Drafts(OWN, IDS.mint).execution(IDS.mint())
-    await ground.found.ledger.append(late.stream, [late])
+    await testbed.found.ledger.append(late.stream, [late])
     lagging = await verifier.verify(OWN)
     assert lagging == await single.verify(OWN)
     assert (lagging.clean, lagging.lag) == (True, 1)
@@ -204,11 +204,11 @@ async def test_what_differs_is_named_as_a_single_process_names_it(ground: Ground
 
 
 @pytest.mark.no_parity
-async def test_folds_and_upcasters_refuse_what_they_refuse_in_a_single_process(ground: Ground) -> None:
+async def test_folds_and_upcasters_refuse_what_they_refuse_in_a_single_process(testbed: ReplayTestbed) -> None:
     """INV-99."""
     drafts = Drafts(OWN, IDS.mint)
-    replay, _ = ground.bulk(InProcess())
-    single = ground.found.replay
+    replay, _ = testbed.bulk(InProcess())
+    single = testbed.found.replay
 
     async def same(code: type[NoetlError], match: str) -> None:
         known = await refusal(single.state(OWN, projection="all"))
@@ -226,24 +226,24 @@ async def test_folds_and_upcasters_refuse_what_they_refuse_in_a_single_process(g
         if stream is streams[-1]:
             assert await replay.state(OWN, projection="all") == await single.state(OWN, projection="all")
         other = drafts.business(stream.stream_id, IDS.mint(), POSTED, **claimed)
-        await ground.found.ledger.append(stream, [other])
+        await testbed.found.ledger.append(stream, [other])
     await same(FoldFailed, "there is no order between shards")
     wrong = drafts.business("invoice/4", IDS.mint(), POSTED, schema_version=2, meta={"cents": "many"})
-    await ground.found.ledger.append(wrong.stream, [wrong])
+    await testbed.found.ledger.append(wrong.stream, [wrong])
     await same(FoldFailed, "cannot take event")
     unknown = drafts.business("invoice/9", IDS.mint(), POSTED, schema_version=3)
-    await ground.found.ledger.append(unknown.stream, [unknown])
+    await testbed.found.ledger.append(unknown.stream, [unknown])
     known = await refusal(single.state(OWN, projection="execution"))
     told = await refusal(replay.state(OWN, projection="execution"))
     assert (told.code, told.message) == (known.code, known.message)
 
 
 @pytest.mark.no_parity
-async def test_archived_months_are_read_and_removed_ones_refused(ground: Ground, database: Database) -> None:
+async def test_archived_months_are_read_and_removed_ones_refused(testbed: ReplayTestbed, database: Database) -> None:
     """INV-99."""
-    found = ground.found
+    found = testbed.found
     before = await found.replay.state(OWN, projection="all")
-    events = await events_of(ground)
+    events = await events_of(testbed)
     mark = before.mark
     assert mark is not None
 
@@ -259,7 +259,7 @@ async def test_archived_months_are_read_and_removed_ones_refused(ground: Ground,
         )
 
     await let_go()
-    replay, verifier = ground.bulk(InProcess(ground.lake_root))
+    replay, verifier = testbed.bulk(InProcess(testbed.lake_root))
     assert await replay.state(OWN, as_of=AsOf(mark=mark), projection="all") == before
     await found.project()
     assert await verifier.verify(OWN) == await found.verifier.verify(OWN)
@@ -268,20 +268,20 @@ async def test_archived_months_are_read_and_removed_ones_refused(ground: Ground,
     assert isinstance(known, HistoryNotKept)
     assert (await refusal(replay.state(OWN))).message == known.message
     # The lake still has what the ledger let go of.
-    lake = FilesOfEvents(mark, [write_file(ground.lake_root, "kept.parquet", events)])
-    kept, _ = ground.bulk(InProcess(ground.lake_root), lake)
+    lake = FilesOfEvents(mark, [write_file(testbed.lake_root, "kept.parquet", events)])
+    kept, _ = testbed.bulk(InProcess(testbed.lake_root), lake)
     assert await kept.state(OWN, as_of=AsOf(mark=mark), projection="all") == before
 
 
-async def large_fields(ground: Ground) -> PayloadRef:
+async def large_fields(testbed: ReplayTestbed) -> PayloadRef:
     """Write a frame whose cursor lies in the payload store, and project it; return where it lies."""
     drafts, run, frame = Drafts(OWN, IDS.mint), IDS.mint(), IDS.mint()
     large = drafts.frame(run, IDS.mint(), frame, context={"cursor": "place " * 12_000})
-    slim = await externalize(ground.found.payloads, large)
+    slim = await externalize(testbed.found.payloads, large)
     later = drafts.frame(run, IDS.mint(), frame, "frame.committed")
     for draft in (drafts.execution(run), slim, later):
-        await ground.found.ledger.append(draft.stream, [draft])
-    await ground.found.project()
+        await testbed.found.ledger.append(draft.stream, [draft])
+    await testbed.found.project()
     assert slim.fields_ref is not None
     return slim.fields_ref
 
@@ -289,29 +289,31 @@ async def large_fields(ground: Ground) -> PayloadRef:
 @pytest.mark.parametrize("users", [True, False], ids=["whole events", "heard fields"])
 @pytest.mark.parametrize("lake", [True, False], ids=["lake", "ledger"])
 @pytest.mark.no_parity
-async def test_fields_in_the_payload_store_are_read_by_tasks_too(ground: Ground, users: bool, lake: bool) -> None:
+async def test_fields_in_the_payload_store_are_read_by_tasks_too(
+    testbed: ReplayTestbed, users: bool, lake: bool
+) -> None:
     """INV-153, INV-154."""
-    ref = await large_fields(ground)
+    ref = await large_fields(testbed)
     lakes = None
     if lake:
-        file = write_file(ground.lake_root, "events.parquet", await events_of(ground))
-        lakes = FilesOfEvents(await ground.found.ledger.head(), [file])
-    bulk, verifier = ground.bulk(InProcess(ground.lake_root), lakes, users=users)
+        file = write_file(testbed.lake_root, "events.parquet", await events_of(testbed))
+        lakes = FilesOfEvents(await testbed.found.ledger.head(), [file])
+    bulk, verifier = testbed.bulk(InProcess(testbed.lake_root), lakes, users=users)
     single = (
-        ground.found.replay
+        testbed.found.replay
         if users
-        else connect(ground.database, ground.found.ledger, payloads=ground.found.payloads).replay
+        else connect(testbed.database, testbed.found.ledger, payloads=testbed.found.payloads).replay
     )
     spark, alone = await bulk.state(OWN, projection="frame"), await single.state(OWN, projection="frame")
     assert (spark.rows, spark.checksum) == (alone.rows, alone.checksum)
     assert any(row["row"]["cursor"] == "place " * 12_000 for row in spark.rows["frame"])
     if users:
         assert (await verifier.verify(OWN)).clean
-    await ground.found.payloads.delete(OWN, ref.sha256)
+    await testbed.found.payloads.delete(OWN, ref.sha256)
     spark, alone = await bulk.state(OWN, projection="frame"), await single.state(OWN, projection="frame")
     assert (spark.rows, spark.checksum, spark.warnings) == (alone.rows, alone.checksum, alone.warnings)
     assert [one.code for one in spark.broken] == ["payload_missing"]
     if users:
-        found, wanted = await verifier.verify(OWN), await ground.found.verifier.verify(OWN)
+        found, wanted = await verifier.verify(OWN), await testbed.found.verifier.verify(OWN)
         assert found.differences == wanted.differences
         assert not found.clean

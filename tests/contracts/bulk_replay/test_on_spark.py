@@ -12,9 +12,9 @@ from tests.contracts.bulk_replay.replay_testbed import (
     NEIGHBOUR,
     OWN,
     POSTED,
-    Ground,
     OnSpark,
-    open_ground,
+    ReplayTestbed,
+    open_testbed,
     write_history,
 )
 
@@ -40,15 +40,15 @@ def cluster_drivers(spark_options: SparkOptions, spark_master: str) -> Iterator[
 
 
 @pytest.fixture
-async def ground(database: Database, ledger: PostgresLedger, tmp_path: Path) -> Ground:
-    ground = open_ground(database, ledger, tmp_path)
+async def testbed(database: Database, ledger: PostgresLedger, tmp_path: Path) -> ReplayTestbed:
+    testbed = open_testbed(database, ledger, tmp_path)
     await write_history(ledger)
     drafts, run = Drafts(OWN, IDS.mint), IDS.mint()
     large = drafts.frame(run, IDS.mint(), IDS.mint(), context={"cursor": "place " * 12_000})
-    for draft in (drafts.execution(run), await externalize(ground.found.payloads, large)):
+    for draft in (drafts.execution(run), await externalize(testbed.found.payloads, large)):
         await ledger.append(draft.stream, [draft])
-    await ground.found.project()
-    return ground
+    await testbed.found.project()
+    return testbed
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ async def ground(database: Database, ledger: PostgresLedger, tmp_path: Path) -> 
     ],
 )
 async def test_spark_gives_what_a_single_process_gives(
-    ground: Ground, drivers: str, request: pytest.FixtureRequest
+    testbed: ReplayTestbed, drivers: str, request: pytest.FixtureRequest
 ) -> None:
     """INV-99, INV-100, INV-101, INV-153."""
     reached: list[tuple[int, int]] = []
     shared: SharedDrivers = request.getfixturevalue(drivers)
-    replay, verifier = ground.bulk(OnSpark(shared), reached=lambda done, total: reached.append((done, total)))
-    found = ground.found
+    replay, verifier = testbed.bulk(OnSpark(shared), reached=lambda done, total: reached.append((done, total)))
+    found = testbed.found
     for scope in (OWN, NEIGHBOUR):
         known = await found.replay.state(scope, projection="all")
         assert await replay.state(scope, projection="all") == known

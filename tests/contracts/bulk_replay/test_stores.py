@@ -7,7 +7,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.contracts.bulk_replay.replay_testbed import OWN, InProcess, open_ground, registry, upcasters, write_history
+from tests.contracts.bulk_replay.replay_testbed import OWN, InProcess, open_testbed, registry, upcasters, write_history
 
 from noetl.kernel.ledger.postgres.database import Database
 from noetl.kernel.ledger.postgres.ledger import PostgresLedger
@@ -38,9 +38,9 @@ async def test_each_store_is_compared_at_its_own_checkpoints(
     database: Database, ledger: PostgresLedger, analytics: StoreLine, tmp_path: Path
 ) -> None:
     """INV-124."""
-    ground = open_ground(database, ledger, tmp_path)
-    found, folds, steps = ground.found, registry(), upcasters()
-    bulk = BulkFolds(InProcess(), ground.reach, found.history, database, steps, iter(range(9)).__next__)
+    testbed = open_testbed(database, ledger, tmp_path)
+    found, folds, steps = testbed.found, registry(), upcasters()
+    bulk = BulkFolds(InProcess(), testbed.reach, found.history, database, steps, iter(range(9)).__next__)
     parts = (found.history, found.payloads, found.store, folds, steps)
     single = Verifier(*parts, database=database, others=[analytics])
     spark = BulkVerifier(bulk, *parts, database=database, others=[analytics])

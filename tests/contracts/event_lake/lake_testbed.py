@@ -43,7 +43,7 @@ def _renamed(event: Event) -> Event:
     return msgspec.structs.replace(event, schema_version=2, meta={"amount": event.meta["sum"], "unit": "cent"})
 
 
-class LakeGround:
+class LakeTestbed:
     """One organization, its ledger and its lake."""
 
     def __init__(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.contracts.event_lake.lake_testbed import AnsweringDrivers, LakeGround, fresh_scope
+from tests.contracts.event_lake.lake_testbed import AnsweringDrivers, LakeTestbed, fresh_scope
 
 from noetl.errors import NoetlError
 from noetl.model.ids import snowflake_at
@@ -26,13 +26,13 @@ pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
-async def ground(
+async def testbed(
     playbooks: Playbooks, task_engine: TaskEngine, any_drivers: SharedDrivers
-) -> AsyncIterator[LakeGround]:
+) -> AsyncIterator[LakeTestbed]:
     """An organization with a lake to be."""
     root = any_drivers.options.lake_root
     drivers = AnsweringDrivers(any_drivers)
-    made = LakeGround(playbooks, task_engine, fresh_scope("facts"), root, drivers)
+    made = LakeTestbed(playbooks, task_engine, fresh_scope("facts"), root, drivers)
     own = made.runtime.settings
     with_facts = own.model_copy(update={"event_lake": own.event_lake.model_copy(update={"facts": True})})
     made.lake = EventLake(replace(made.runtime, settings=with_facts), made.scope, made.streamed, drivers)
@@ -40,52 +40,52 @@ async def ground(
         yield made
 
 
-async def days(ground: LakeGround, name: str) -> dict[str, int]:
+async def days(testbed: LakeTestbed, name: str) -> dict[str, int]:
     """Return the version of each day of a dataset."""
-    return {part.partition_key: part.version for part in (await ground.tested.view(name)).partitions}
+    return {part.partition_key: part.version for part in (await testbed.tested.view(name)).partitions}
 
 
-async def facts(ground: LakeGround) -> dict[str, list[Row]]:
-    return {fact.name: await ground.tested.rows(fact.name) for fact in FACTS}
+async def facts(testbed: LakeTestbed) -> dict[str, list[Row]]:
+    return {fact.name: await testbed.tested.rows(fact.name) for fact in FACTS}
 
 
-async def test_facts_follow_the_lake(ground: LakeGround, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_facts_follow_the_lake(testbed: LakeTestbed, monkeypatch: pytest.MonkeyPatch) -> None:
     """INV-92, INV-93."""
-    await ground.write(2)
-    await ground.lake.sync()
-    executions = await ground.tested.rows("noetl_executions")
-    counted = await ground.tested.fetch(
+    await testbed.write(2)
+    await testbed.lake.sync()
+    executions = await testbed.tested.rows("noetl_executions")
+    counted = await testbed.tested.fetch(
         "SELECT count(DISTINCT execution_id) AS n FROM noetl.event WHERE event_type LIKE 'playbook.%'"
     )
     assert sum(row["kind"] == "playbook" for row in executions) == counted[0]["n"] == 2
-    assert {row["organization_id"] for row in executions} == {ground.scope.organization_id}
-    first = await days(ground, "noetl_executions")
+    assert {row["organization_id"] for row in executions} == {testbed.scope.organization_id}
+    first = await days(testbed, "noetl_executions")
 
     # A run of an earlier day changes that day alone; the refresh breaks off after some of the datasets.
     earlier = snowflake_at(datetime.now(UTC) - timedelta(days=3))
     minted = iter([earlier])
-    drafts = Drafts(ground.scope, lambda: next(minted, None) or ground.runtime.ids.mint())
-    await framed_run(ground.runtime.ledger, drafts)
+    drafts = Drafts(testbed.scope, lambda: next(minted, None) or testbed.runtime.ids.mint())
+    await framed_run(testbed.runtime.ledger, drafts)
     with monkeypatch.context() as broken:
         broken.setattr(LakeDesk, "_commit", _refusing("noetl_tasks"))
         with pytest.raises(NoetlError, match="not today"):
-            await ground.lake.sync()
-    assert len(await days(ground, "noetl_executions")) == 2
-    assert len(await days(ground, "noetl_frames")) == 2
-    assert len(await days(ground, "noetl_attempts")) == 1
-    await ground.lake.sync()
-    second = await days(ground, "noetl_attempts")
+            await testbed.lake.sync()
+    assert len(await days(testbed, "noetl_executions")) == 2
+    assert len(await days(testbed, "noetl_frames")) == 2
+    assert len(await days(testbed, "noetl_attempts")) == 1
+    await testbed.lake.sync()
+    second = await days(testbed, "noetl_attempts")
     assert len(second) == 2
     (today,) = first
-    rows = await facts(ground)
+    rows = await facts(testbed)
     assert sum(row["execution_id"] == earlier for row in rows["noetl_executions"]) == 1
     assert today in second
 
     # Nothing new: nothing is written. A lake that is built anew makes all facts anew, and they are the same.
-    await ground.lake.sync()
-    assert await days(ground, "noetl_attempts") == second
-    await ground.lake.rebuild()
-    again = await facts(ground)
+    await testbed.lake.sync()
+    assert await days(testbed, "noetl_attempts") == second
+    await testbed.lake.rebuild()
+    again = await facts(testbed)
     assert set(_told(rows.pop("noetl_audit"))) <= set(_told(again.pop("noetl_audit"))), (
         "the rebuild itself is in it, too"
     )

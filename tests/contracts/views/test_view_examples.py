@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.contracts.event_lake.lake_testbed import AnsweringDrivers
 from tests.contracts.story_pipelines import whole_story
-from tests.contracts.views.view_testbed import SCOPE, Ground, standing
+from tests.contracts.views.view_testbed import SCOPE, ViewTestbed, standing
 
 from noetl.kernel.ledger.postgres.database import Database
 from noetl.language.view.document import parse_view
@@ -37,11 +37,11 @@ SELECT tool_kind, count(*) FILTER (WHERE status = 'PENDING') AS waiting,
 """
 
 
-async def happened(ground: Ground) -> None:
+async def happened(testbed: ViewTestbed) -> None:
     """Let executions run, wait, fail and end, and pipelines and schedules do all they can."""
-    send = ground.ledger.transact
+    send = testbed.ledger.transact
     for number in range(3):
-        run = await Driven().begin(ground.ledger, "a", "b", "c", stage=True)
+        run = await Driven().begin(testbed.ledger, "a", "b", "c", stage=True)
         held = [token() for _ in range(4)]
         await send(run.claimed("a", held[0]))
         await send(run.claimed("b", held[1]))
@@ -71,16 +71,16 @@ def sorted_rows(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]
 
 async def test_the_examples_tell_the_truth(database: Database, spark_drivers: SharedDrivers) -> None:
     """INV-94."""
-    async with standing(database, AnsweringDrivers(spark_drivers), spark_drivers.options) as ground:
-        await happened(ground)
+    async with standing(database, AnsweringDrivers(spark_drivers), spark_drivers.options) as testbed:
+        await happened(testbed)
 
         async def told(name: str) -> list[dict[str, Any]]:
             file = EXAMPLES / f"{name}.yaml"
             files = {path.name: path.read_bytes() for path in EXAMPLES.iterdir()}
             document = parse_view(file.read_text(), files=files)
-            version, _ = await ground.versions.deploy(SCOPE, document, "tests")
-            head = await ground.ledger.head()
-            return list((await Verifying(ground.around).computed(SCOPE, version, head)).values())
+            version, _ = await testbed.versions.deploy(SCOPE, document, "tests")
+            head = await testbed.ledger.head()
+            return list((await Verifying(testbed.around).computed(SCOPE, version, head)).values())
 
         def same(rows: list[dict[str, Any]], truth: list[dict[str, Any]]) -> None:
             names = tuple(truth[0])
@@ -94,6 +94,6 @@ async def test_the_examples_tell_the_truth(database: Database, spark_drivers: Sh
         same(await told("late_slots"), await fetched(database, SLOTS))
         # Rollups and functions of PySpark run as streams, too, and come to the same.
         for name in ("failures_by_hour", "late_slots"):
-            await ground.caught_up(name)
-            found = await ground.verified(name)
+            await testbed.caught_up(name)
+            found = await testbed.verified(name)
             assert (found.differences, found.rows > 0) == (0, True), found

@@ -7,8 +7,8 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.contracts.event_lake.lake_testbed import AnsweringDrivers, LakeGround
-from tests.contracts.views.view_testbed import CITIES, SCOPE, Ground, standing
+from tests.contracts.event_lake.lake_testbed import AnsweringDrivers, LakeTestbed
+from tests.contracts.views.view_testbed import CITIES, SCOPE, ViewTestbed, standing
 
 from noetl.engine.tools.postgres.target import Target, find_target
 from noetl.errors import InputError, LeaseLost
@@ -37,7 +37,7 @@ keys: city
 """
 
 
-class TableGround(Ground):
+class TableTestbed(ViewTestbed):
     """One process whose views are tables of the test's own database."""
 
     def sink(self, scope: Scope, version: Version, lease: ViewLease | None) -> Sink:
@@ -49,41 +49,41 @@ class TableGround(Ground):
 
 async def test_a_table_of_the_users_holds_rows_and_barrier(database: Database, spark_drivers: SharedDrivers) -> None:
     """INV-94, INV-95: also where the rows are in a database of the user's."""
-    async with standing(database, AnsweringDrivers(spark_drivers), spark_drivers.options, TableGround) as ground:
-        await ground.deploy(TABLE)
+    async with standing(database, AnsweringDrivers(spark_drivers), spark_drivers.options, TableTestbed) as testbed:
+        await testbed.deploy(TABLE)
         for amount in range(1, 4):
-            await ground.note("rome", amount)
-            await ground.note("bonn", -amount)
-        first = await ground.caught_up("cities")
+            await testbed.note("rome", amount)
+            await testbed.note("bonn", -amount)
+        first = await testbed.caught_up("cities")
         admin = await asyncpg.connect(database.url.replace("noetl_owner", "noetl_admin"))
         try:
             assert [tuple(row) for row in await admin.fetch("SELECT * FROM public.city_notes")] == [("rome", 3, 6)]
-            assert (await ground.verified("cities")).differences == 0
-            version, lease = await ground.claimed("cities")
-            sink = ground.sink(SCOPE, version, lease)
+            assert (await testbed.verified("cities")).differences == 0
+            version, lease = await testbed.claimed("cities")
+            sink = testbed.sink(SCOPE, version, lease)
             await sink.open()
             again = Batch(
                 batch=first.batch, since=first.since, mark=first.mark, checkpoint=first.checkpoint, rows={"x": "{}"}
             )
             assert (await sink.apply(again)).batch == first.batch
-            await ground.versions.end(lease)
+            await testbed.versions.end(lease)
             with pytest.raises(LeaseLost):
                 await sink.apply(again)
             await sink.close()
-            await ground.deploy(TABLE.replace("count(*) AS notes", "count(*) * 2 AS notes"))
-            await ground.caught_up("cities")
+            await testbed.deploy(TABLE.replace("count(*) AS notes", "count(*) * 2 AS notes"))
+            await testbed.caught_up("cities")
             assert [tuple(row) for row in await admin.fetch("SELECT * FROM public.city_notes")] == [("rome", 6, 6)]
             left = await admin.fetch("SELECT tablename FROM pg_tables WHERE tablename ^@ 'city_notes'")
             assert len(left) == 1
             await admin.execute("UPDATE public.noetl_view_barrier_runner SET attempt = attempt + 5")
-            version, lease = await ground.claimed("cities")
-            sink = ground.sink(SCOPE, version, lease)
+            version, lease = await testbed.claimed("cities")
+            sink = testbed.sink(SCOPE, version, lease)
             with pytest.raises(LeaseLost):
                 await sink.open()
             await sink.close()
             await admin.execute("CREATE TABLE public.taken (x integer)")
-            taken = await ground.deploy(TABLE.replace("name: cities", "name: other").replace("city_notes", "taken"))
-            sink = ground.sink(SCOPE, taken, None)
+            taken = await testbed.deploy(TABLE.replace("name: cities", "name: other").replace("city_notes", "taken"))
+            sink = testbed.sink(SCOPE, taken, None)
             with pytest.raises(InputError, match="is no view"):
                 await sink.serve()
             await sink.close()
@@ -92,20 +92,20 @@ async def test_a_table_of_the_users_holds_rows_and_barrier(database: Database, s
 
 
 @pytest.fixture
-async def lake_ground(playbooks: Playbooks, task_engine: TaskEngine, spark_drivers: SharedDrivers) -> LakeGround:
-    return LakeGround(playbooks, task_engine, SCOPE, spark_drivers.options.lake_root, AnsweringDrivers(spark_drivers))
+async def lake_testbed(playbooks: Playbooks, task_engine: TaskEngine, spark_drivers: SharedDrivers) -> LakeTestbed:
+    return LakeTestbed(playbooks, task_engine, SCOPE, spark_drivers.options.lake_root, AnsweringDrivers(spark_drivers))
 
 
 @pytest.fixture
-async def parts(lake_ground: LakeGround, spark_drivers: SharedDrivers) -> AsyncIterator[ViewParts]:
+async def parts(lake_testbed: LakeTestbed, spark_drivers: SharedDrivers) -> AsyncIterator[ViewParts]:
     drivers = AnsweringDrivers(spark_drivers)
-    async with open_views(lake_ground.runtime, lake_ground.tested.pipelines, drivers=drivers) as opened:
+    async with open_views(lake_testbed.runtime, lake_testbed.tested.pipelines, drivers=drivers) as opened:
         yield opened
 
 
-async def test_a_view_can_be_a_dataset_and_can_read_one(lake_ground: LakeGround, parts: ViewParts) -> None:
+async def test_a_view_can_be_a_dataset_and_can_read_one(lake_testbed: LakeTestbed, parts: ViewParts) -> None:
     """INV-94, INV-95: each barrier is a commit; a view of the dataset follows it."""
-    runtime = lake_ground.runtime
+    runtime = lake_testbed.runtime
 
     async def kept(name: str) -> Barrier:
         version = [one for one in await parts.versions.of(SCOPE, name) if one.status in ("building", "current")][-1]
@@ -114,13 +114,13 @@ async def test_a_view_can_be_a_dataset_and_can_read_one(lake_ground: LakeGround,
         return barrier
 
     async def note(city: str, amount: int) -> None:
-        await runtime.ledger.append(*noted(lake_ground, city, amount))
+        await runtime.ledger.append(*noted(lake_testbed, city, amount))
 
     await parts.versions.deploy(SCOPE, parse_view(DATASET), "tests")
     for amount in (1, 2):
         await note("rome", amount)
     await kept("noted")
-    assert sorted(map(str, await lake_ground.tested.rows("city_notes"))) == [
+    assert sorted(map(str, await lake_testbed.tested.rows("city_notes"))) == [
         str({"city": "rome", "notes": 2, "amount": 3})
     ]
     await parts.versions.deploy(SCOPE, parse_view(OF_DATASET), "tests")
@@ -137,7 +137,7 @@ async def test_a_view_can_be_a_dataset_and_can_read_one(lake_ground: LakeGround,
     assert list(held.rows.values()) == [{"city": "bonn", "amount": 9}]
 
 
-def noted(ground: LakeGround, city: str, amount: int) -> tuple[Any, list[Any]]:
-    execution_id = ground.runtime.ids.mint()
-    draft = ground.drafts.business(f"note/{execution_id}", execution_id, meta={"city": city, "amount": amount})
+def noted(testbed: LakeTestbed, city: str, amount: int) -> tuple[Any, list[Any]]:
+    execution_id = testbed.runtime.ids.mint()
+    draft = testbed.drafts.business(f"note/{execution_id}", execution_id, meta={"city": city, "amount": amount})
     return draft.stream, [draft]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 import pytest
 from tests.contracts.event_lake.lake_testbed import AnsweringDrivers
-from tests.contracts.views.view_testbed import CITIES, NEIGHBOUR, SCOPE, Ground, noted, standing
+from tests.contracts.views.view_testbed import CITIES, NEIGHBOUR, SCOPE, ViewTestbed, noted, standing
 
 from noetl.engine.dispatch.polling import Backoff
 from noetl.kernel.ledger.postgres.database import Database
@@ -35,18 +35,18 @@ NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-async def ground(database: Database, any_drivers: SharedDrivers) -> AsyncIterator[Ground]:
+async def testbed(database: Database, any_drivers: SharedDrivers) -> AsyncIterator[ViewTestbed]:
     async with standing(database, AnsweringDrivers(any_drivers), any_drivers.options) as made:
         yield made
 
 
 @pytest.mark.slow
-async def test_a_view_equals_its_recomputation(ground: Ground, ledger: PostgresLedger, owner_url: str) -> None:
+async def test_a_view_equals_its_recomputation(testbed: ViewTestbed, ledger: PostgresLedger, owner_url: str) -> None:
     """INV-94, INV-98: under slow commits, a schema that changes midway, a lost database, beside a neighbour."""
-    version = await ground.deploy(CITIES + "checkpoint: {shared: true}\n")
-    await ground.note("ghent", 7, NEIGHBOUR)
+    version = await testbed.deploy(CITIES + "checkpoint: {shared: true}\n")
+    await testbed.note("ghent", 7, NEIGHBOUR)
     keeping = Keeping(
-        ground.around, worker="tests", lease_seconds=60.0, every_seconds=0.1, together=1, scope=SCOPE,
+        testbed.around, worker="tests", lease_seconds=60.0, every_seconds=0.1, together=1, scope=SCOPE,
         backoff=Backoff(0.01, 0.02),
     )  # fmt: skip
     keeping.start()
@@ -61,26 +61,26 @@ async def test_a_view_equals_its_recomputation(ground: Ground, ledger: PostgresL
         others = [noted(city, 1) for city in ("rome", "bonn") for _ in range(20)]
         for one in others:
             if one.appends[0].stream.shard != slow.appends[0].stream.shard:
-                await ground.ledger.transact(one)
+                await testbed.ledger.transact(one)
                 truth[one.appends[0].drafts[0].meta["city"]] += 1
-        await ground.reached(version, held=decision.connection)
+        await testbed.reached(version, held=decision.connection)
     await cut_off(owner_url)
     for number in range(10):
         # The old schema calls the amount `sum` and knows one city only; the upcaster of the tests tells which.
-        await ground.note_as(1 + number % 2, 3)
+        await testbed.note_as(1 + number % 2, 3)
         truth["rome"] += 1
-    await ground.reached(version)
+    await testbed.reached(version)
     await keeping.stop()
-    found = await ground.verified("cities")
+    found = await testbed.verified("cities")
     assert found.differences == 0, found
-    assert {row["city"]: row["notes"] for row in await ground.rows("cities")} == dict(truth)
-    served = await ground.versions.serving(SCOPE, "cities")
+    assert {row["city"]: row["notes"] for row in await testbed.rows("cities")} == dict(truth)
+    served = await testbed.versions.serving(SCOPE, "cities")
     assert (served.status, served.lease_token) == ("current", None)
 
-    async with ground.database.transaction(SCOPE) as connection:
+    async with testbed.database.transaction(SCOPE) as connection:
         damage = """UPDATE noetl.view_row SET value = value || '{"notes": 99}' WHERE value ->> 'city' = 'rome'"""
         await connection.execute(damage)
-    damaged = await ground.verified("cities")
+    damaged = await testbed.verified("cities")
     assert damaged.differences == 1
     assert damaged.first[0].found["notes"] == 99
     assert damaged.first[0].expected["notes"] == truth["rome"]
@@ -97,22 +97,22 @@ async def cut_off(owner_url: str) -> None:
 @pytest.mark.slow
 async def test_what_is_late_is_left_out_alike(database: Database, spark_drivers: SharedDrivers) -> None:
     """INV-96."""
-    async with standing(database, AnsweringDrivers(spark_drivers), spark_drivers.options) as ground:
-        await ground.deploy(HOURS)
+    async with standing(database, AnsweringDrivers(spark_drivers), spark_drivers.options) as testbed:
+        await testbed.deploy(HOURS)
         for minutes in (0, 10, 200):
-            await ground.note("rome", 1, event_time=NOON + timedelta(minutes=minutes))
-        first = await ground.caught_up("hours")
+            await testbed.note("rome", 1, event_time=NOON + timedelta(minutes=minutes))
+        first = await testbed.caught_up("hours")
         assert (first.watermark, first.late_total) == (None, 0)
         for minutes, city in ((190, "in time"), (20, "late"), (30, "late"), (205, "last")):
-            await ground.note(city, 1, event_time=NOON + timedelta(minutes=minutes))
-        second = await ground.caught_up("hours")
+            await testbed.note(city, 1, event_time=NOON + timedelta(minutes=minutes))
+        second = await testbed.caught_up("hours")
         assert second.watermark == NOON + timedelta(minutes=170)
         assert (second.late, second.late_total) == (2, 2)
-        await ground.note("rome", 1, event_time=NOON + timedelta(minutes=210))
-        assert (await ground.caught_up("hours")).late_total == 2
-        assert await ground.rows("hours") == [
+        await testbed.note("rome", 1, event_time=NOON + timedelta(minutes=210))
+        assert (await testbed.caught_up("hours")).late_total == 2
+        assert await testbed.rows("hours") == [
             {"hour": "2026-11-01T12:00:00.000000Z", "notes": 2, "city": "rome"},
             {"hour": "2026-11-01T15:00:00.000000Z", "notes": 4, "city": "rome"},
         ]
-        found = await ground.verified("hours")
+        found = await testbed.verified("hours")
         assert (found.differences, found.late) == (0, 2), found

@@ -61,7 +61,7 @@ def _renamed(event: Event) -> Event:
     return msgspec.structs.replace(event, schema_version=2, meta=meta)
 
 
-class Ground:
+class ViewTestbed:
     """One process with its views."""
 
     def __init__(
@@ -166,8 +166,8 @@ async def _no_datasets(scope: Scope, dataset: str, mark: Mark) -> dict[str, Any]
 
 @asynccontextmanager
 async def standing(
-    database: Database, drivers: SparkDrivers, options: SparkOptions, kind: type[Ground] = Ground
-) -> AsyncIterator[Ground]:
+    database: Database, drivers: SparkDrivers, options: SparkOptions, kind: type[ViewTestbed] = ViewTestbed
+) -> AsyncIterator[ViewTestbed]:
     ledger = PostgresLedger(database, listen=False)
     try:
         yield kind(database, ledger, drivers, options)

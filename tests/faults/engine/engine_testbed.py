@@ -44,7 +44,7 @@ class Process(Killable):
         assert line == "ready\n", self._log.read_text()
 
 
-class Ground:
+class EngineTestbed:
     """A test's database with its engine, its effects and its processes."""
 
     def __init__(self, url: str, home: Path, driven: Driven, effects: asyncpg.Connection) -> None:

@@ -1,4 +1,4 @@
-"""`noetl server` and `noetl worker` as processes, on the database of a ground, to be killed and started again."""
+"""`noetl server` and `noetl worker` as processes, on the database of a testbed, to be killed and started again."""
 
 from __future__ import annotations
 

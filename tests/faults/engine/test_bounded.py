@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.faults.engine.engine_testbed import Ground
+from tests.faults.engine.engine_testbed import EngineTestbed
 
 from noetl.api import execution_list
 from noetl.cli.executions.show import shown_execution
@@ -65,9 +65,9 @@ SLOW = playbook(
 )
 
 
-async def rows_read(database: Database, ground: Ground, query: str, *values: Any) -> int:
+async def rows_read(database: Database, testbed: EngineTestbed, query: str, *values: Any) -> int:
     """Return how many rows of events and streams a query looks at."""
-    async with database.transaction(ground.scope) as connection:
+    async with database.transaction(testbed.scope) as connection:
         told = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *values)
 
     def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -84,7 +84,7 @@ async def rows_read(database: Database, ground: Ground, query: str, *values: Any
     return int(sum(node["Actual Loops"] * sum(node.get(name, 0) for name in counts) for node in scans))
 
 
-async def little_is_read(database: Database, ground: Ground, ring: int, loop: int) -> None:
+async def little_is_read(database: Database, testbed: EngineTestbed, ring: int, loop: int) -> None:
     """Hold every question that commands and reapers ask about executions to the few events that answer it."""
     page = (ROOT_ID_LIMIT, MAX_ID, 200, list(ENDING))
     questions: dict[str, tuple[Any, ...]] = {
@@ -95,25 +95,25 @@ async def little_is_read(database: Database, ground: Ground, ring: int, loop: in
         facts._TAKES: (ring, loop),
     }
     for question, values in questions.items():
-        assert await rows_read(database, ground, question, *values) < FEW, question
+        assert await rows_read(database, testbed, question, *values) < FEW, question
 
 
-async def test_nobody_pays_for_a_long_execution_beside_and_it_is_cancelled_unread(ground: Ground) -> None:
+async def test_nobody_pays_for_a_long_execution_beside_and_it_is_cancelled_unread(testbed: EngineTestbed) -> None:
     """INV-163."""
-    process = ground.process(slots=2, reaps=False)
+    process = testbed.process(slots=2, reaps=False)
     await process.ready()
-    loop = await ground.start(LOOP)
-    await ground.finished(loop)
-    ring = await ground.start(RING)
+    loop = await testbed.start(LOOP)
+    await testbed.finished(loop)
+    ring = await testbed.start(RING)
 
     async def is_long() -> bool:
         query = "SELECT version FROM noetl.stream WHERE stream_id = $1"
-        return bool(await ground.effects.fetchval(query, f"execution/{ring}") > LONG)
+        return bool(await testbed.effects.fetchval(query, f"execution/{ring}") > LONG)
 
     await until(is_long, "a long execution")
     # As if each of its steps had been claimed by a worker.
-    await ground.effects.execute(COMMAND_STREAMS, ring, LONG)
-    async with open_short_leased(ground.url, ground.home, role="asker") as asking:
+    await testbed.effects.execute(COMMAND_STREAMS, ring, LONG)
+    async with open_short_leased(testbed.url, testbed.home, role="asker") as asking:
         runtime = asking.runtime
         (line, *_) = runtime.projections.lines
         before = await line.store.checkpoints()
@@ -123,44 +123,44 @@ async def test_nobody_pays_for_a_long_execution_beside_and_it_is_cancelled_unrea
             (str(loop), "COMPLETED"),
         ]
         assert [one["path"] for one in await listed_executions(runtime, "COMPLETED", "faults/l", 10)] == ["faults/loop"]
-        (run,) = (await shown_execution(runtime, ground.scope, loop)).runs
+        (run,) = (await shown_execution(runtime, testbed.scope, loop)).runs
         assert (run.rows, run.done, run.failed) == (3, 3, 0)
         assert await line.store.checkpoints() == before, "nothing was projected for it"
 
-        await little_is_read(runtime.database, ground, ring, loop)
-        assert await asking.engine.cancel(ground.scope, ring, reason="enough", by="test") == [ring]
-        await little_is_read(runtime.database, ground, ring, loop)
-    (end,) = await ground.effects.fetch(
+        await little_is_read(runtime.database, testbed, ring, loop)
+        assert await asking.engine.cancel(testbed.scope, ring, reason="enough", by="test") == [ring]
+        await little_is_read(runtime.database, testbed, ring, loop)
+    (end,) = await testbed.effects.fetch(
         "SELECT event_type, meta ->> 'by', meta ->> 'swallowed' FROM noetl.event"
         " WHERE execution_id = $1 AND event_type = ANY ($2)",
         ring,
         list(ENDING),
     )
     assert tuple(end) == ("execution.cancelled", "test", None), "its events were not read, so nothing was counted"
-    assert await ground.last_event(ring) == "execution.cancelled"
+    assert await testbed.last_event(ring) == "execution.cancelled"
 
 
-async def test_time_goes_on_for_an_execution_whose_process_was_killed(ground: Ground) -> None:
+async def test_time_goes_on_for_an_execution_whose_process_was_killed(testbed: EngineTestbed) -> None:
     """INV-162."""
-    process = ground.process(slots=1, reaps=True)
+    process = testbed.process(slots=1, reaps=True)
     await process.ready()
-    execution_id = await ground.start(SLOW)
+    execution_id = await testbed.start(SLOW)
 
     async def claimed() -> Any:
-        return await ground.effects.fetchval("SELECT worker FROM noetl.command WHERE execution_id = $1", execution_id)
+        return await testbed.effects.fetchval("SELECT worker FROM noetl.command WHERE execution_id = $1", execution_id)
 
     await until(claimed, "somebody at work")
     process.close()
 
     async def ended() -> bool:
-        await ground.engine.reaper.sweep()
-        return (await ground.engine.executions.state(ground.scope, execution_id)).ended
+        await testbed.engine.reaper.sweep()
+        return (await testbed.engine.executions.state(testbed.scope, execution_id)).ended
 
     await until(ended, "an end of its time")
-    state = await ground.engine.executions.state(ground.scope, execution_id)
+    state = await testbed.engine.executions.state(testbed.scope, execution_id)
     assert (state.status, state.ended_with) == ("FAILED", "execution.failed")
     assert state.error == (
         "the limit seconds is reached in wait: the execution had not ended 1 seconds after its request;"
         " let it do less, or raise executor.spec.policy.limits.seconds above 1"
     )
-    await ground.assert_clean()
+    await testbed.assert_clean()

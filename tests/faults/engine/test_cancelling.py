@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.faults.engine.engine_testbed import Ground
+from tests.faults.engine.engine_testbed import EngineTestbed
 from tests.faults.engine.playbooks import child, collection, playbook
 
 from noetl.testing.engines.short_leases import open_short_leased, until
@@ -61,74 +61,76 @@ async def processes_in(folder: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("above", [False, True], ids=["the execution itself", "its parent"])
-async def test_cancelling_an_execution_ends_what_its_tools_do(ground: Ground, tmp_path: Path, above: bool) -> None:
+async def test_cancelling_an_execution_ends_what_its_tools_do(
+    testbed: EngineTestbed, tmp_path: Path, above: bool
+) -> None:
     """INV-44."""
     (tmp_path / "below").mkdir()
-    async with open_short_leased(ground.url, ground.home, slots=4, reaps=True) as driven:
+    async with open_short_leased(testbed.url, testbed.home, slots=4, reaps=True) as driven:
         if above:
-            await ground.engine.catalog.register(ground.scope, BELOW)
-            execution_id = await ground.start(ABOVE, folder=str(tmp_path))
+            await testbed.engine.catalog.register(testbed.scope, BELOW)
+            execution_id = await testbed.start(ABOVE, folder=str(tmp_path))
         else:
-            execution_id = await ground.start(BELOW, folder=str(tmp_path / "below"))
+            execution_id = await testbed.start(BELOW, folder=str(tmp_path / "below"))
         running = await processes_in(tmp_path / "below")
         assert len(running) >= 3
-        await until(lambda: ground.effects.fetchval(SLEEPERS), "a query at work")
+        await until(lambda: testbed.effects.fetchval(SLEEPERS), "a query at work")
 
         query = "SELECT execution_id FROM noetl.execution_head WHERE parent_execution_id = $1"
-        children = [row["execution_id"] for row in await ground.effects.fetch(query, execution_id)]
+        children = [row["execution_id"] for row in await testbed.effects.fetch(query, execution_id)]
         assert len(children) == (1 if above else 0)
         cancelled = [execution_id, *children]
 
         # Asked of a process that does none of the work: whoever does it learns of it by its leases. A reaper may come to
         # the child before the one who cancels does.
-        own = await ground.engine.cancel(ground.scope, execution_id, reason="enough", by="test")
+        own = await testbed.engine.cancel(testbed.scope, execution_id, reason="enough", by="test")
         assert own in (cancelled, [execution_id])
 
         async def all_gone() -> bool:
             alive = [each for each in running if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
-            return not alive and not await ground.effects.fetchval(SLEEPERS)
+            return not alive and not await testbed.effects.fetchval(SLEEPERS)
 
         await until(all_gone, "an end of the tools", SOON_SECONDS)
         for ended in cancelled:
-            assert (await driven.engine.executions.state(ground.scope, ended)).status == "CANCELLED"
-    assert [await ground.last_event(ended) for ended in cancelled] == ["execution.cancelled"] * len(cancelled)
-    await ground.assert_clean()
+            assert (await driven.engine.executions.state(testbed.scope, ended)).status == "CANCELLED"
+    assert [await testbed.last_event(ended) for ended in cancelled] == ["execution.cancelled"] * len(cancelled)
+    await testbed.assert_clean()
 
 
-async def test_what_is_cancelled_is_noticed_without_a_beat(ground: Ground) -> None:
+async def test_what_is_cancelled_is_noticed_without_a_beat(testbed: EngineTestbed) -> None:
     """Beats cannot get through here, and the lease lasts far longer than anybody waits."""
     workflow = """
   - step: each
     loop: {in: [1], iterator: n, spec: {frame: {lease_seconds: 600}}}
     tool: {kind: postgres, auth: "{{ workload.pg }}", command: "SELECT pg_sleep(600)"}
 """
-    async with open_short_leased(ground.url, ground.home, slots=1):
-        execution_id = await ground.start(playbook("long", workflow))
-        await until(lambda: ground.effects.fetchval(SLEEPERS), "a query at work")
+    async with open_short_leased(testbed.url, testbed.home, slots=1):
+        execution_id = await testbed.start(playbook("long", workflow))
+        await until(lambda: testbed.effects.fetchval(SLEEPERS), "a query at work")
         for columns in ("", "(lease_until, last_heartbeat)"):
-            await ground.effects.execute(f"REVOKE UPDATE {columns} ON noetl.command, noetl.frame FROM noetl_runtime")
-        await ground.engine.cancel(ground.scope, execution_id, reason="enough", by="test")
+            await testbed.effects.execute(f"REVOKE UPDATE {columns} ON noetl.command, noetl.frame FROM noetl_runtime")
+        await testbed.engine.cancel(testbed.scope, execution_id, reason="enough", by="test")
 
         async def is_over() -> bool:
-            return not await ground.effects.fetchval(SLEEPERS)
+            return not await testbed.effects.fetchval(SLEEPERS)
 
         await until(is_over, "an end of the query", SOON_SECONDS)
-        await ground.effects.execute(
+        await testbed.effects.execute(
             "GRANT UPDATE (lease_until, last_heartbeat) ON noetl.command, noetl.frame TO noetl_runtime"
         )
-    assert await ground.last_event(execution_id) == "execution.cancelled"
+    assert await testbed.last_event(execution_id) == "execution.cancelled"
 
 
-async def test_cancelling_a_loop_ends_its_rows_and_hands_out_no_others(ground: Ground) -> None:
+async def test_cancelling_a_loop_ends_its_rows_and_hands_out_no_others(testbed: EngineTestbed) -> None:
     async with (
-        open_short_leased(ground.url, ground.home, slots=2, reaps=True),
-        ground.shut_gate("each-0"),
-        ground.shut_gate("each-3"),
+        open_short_leased(testbed.url, testbed.home, slots=2, reaps=True),
+        testbed.shut_gate("each-0"),
+        testbed.shut_gate("each-3"),
     ):
-        execution_id = await ground.start(playbook("loop", collection("each", None)))
-        await ground.at_the_gate(2)
-        await ground.engine.cancel(ground.scope, execution_id, reason="enough", by="test")
-        await until(ground.is_gate_free, "an end of the rows", SOON_SECONDS)
-    assert (await ground.effect_runs()).keys() == {"each-0", "each-3"}
-    assert await ground.last_event(execution_id) == "execution.cancelled"
-    await ground.assert_clean()
+        execution_id = await testbed.start(playbook("loop", collection("each", None)))
+        await testbed.at_the_gate(2)
+        await testbed.engine.cancel(testbed.scope, execution_id, reason="enough", by="test")
+        await until(testbed.is_gate_free, "an end of the rows", SOON_SECONDS)
+    assert (await testbed.effect_runs()).keys() == {"each-0", "each-3"}
+    assert await testbed.last_event(execution_id) == "execution.cancelled"
+    await testbed.assert_clean()

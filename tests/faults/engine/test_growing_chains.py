@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.faults.engine.engine_testbed import Ground
+from tests.faults.engine.engine_testbed import EngineTestbed
 from tests.faults.engine.playbooks import child, playbook, single
 
 from noetl.engine.dispatch.children import CLOSING_SECONDS
@@ -27,25 +27,25 @@ ENDLESS_TASK = ENDLESS.replace("kind: playbook,", "kind: playbook, set: {ctx.see
 LAST = playbook("last", single("last", None))
 
 
-async def open_executions(ground: Ground) -> int:
-    return int(await ground.effects.fetchval("SELECT count(*) FROM noetl.execution_head"))
+async def open_executions(testbed: EngineTestbed) -> int:
+    return int(await testbed.effects.fetchval("SELECT count(*) FROM noetl.execution_head"))
 
 
-async def started(ground: Ground) -> int:
+async def started(testbed: EngineTestbed) -> int:
     query = "SELECT count(*) FROM noetl.event WHERE event_type = 'execution.requested'"
-    return int(await ground.effects.fetchval(query))
+    return int(await testbed.effects.fetchval(query))
 
 
 @asynccontextmanager
-async def growing(ground: Ground, text: str) -> AsyncIterator[tuple[Driven, int]]:
+async def growing(testbed: EngineTestbed, text: str) -> AsyncIterator[tuple[Driven, int]]:
     """Let a process of its own engine run a playbook that calls itself, and give that and the first execution once it is long."""
-    async with open_short_leased(ground.url, ground.home, slots=4, max_child_depth=WITHOUT_END) as driven:
-        entry = (await driven.engine.catalog.register(ground.scope, text)).entry
-        payload = {"pg": {"dsn": ground.url}}
-        first = await driven.engine.start(ground.scope, entry, payload, requested_by="test")
+    async with open_short_leased(testbed.url, testbed.home, slots=4, max_child_depth=WITHOUT_END) as driven:
+        entry = (await driven.engine.catalog.register(testbed.scope, text)).entry
+        payload = {"pg": {"dsn": testbed.url}}
+        first = await driven.engine.start(testbed.scope, entry, payload, requested_by="test")
 
         async def is_long() -> bool:
-            return await started(ground) >= LONG
+            return await started(testbed) >= LONG
 
         await until(is_long, f"{LONG} executions")
         yield driven, first.execution_id
@@ -53,73 +53,73 @@ async def growing(ground: Ground, text: str) -> AsyncIterator[tuple[Driven, int]
 
 @pytest.mark.parametrize("text", [ENDLESS, ENDLESS_TASK], ids=["suspended", "on a worker"])
 @pytest.mark.parametrize("own", [True, False], ids=["by the process that grows it", "by another"])
-async def test_cancelling_a_chain_that_grows_ends_all_of_it(ground: Ground, text: str, own: bool) -> None:
+async def test_cancelling_a_chain_that_grows_ends_all_of_it(testbed: EngineTestbed, text: str, own: bool) -> None:
     """INV-140, INV-44."""
-    async with growing(ground, text) as (driven, first):
-        asked = driven.engine if own else ground.engine
-        cancelled = await asked.cancel(ground.scope, first, reason="enough", by="test")
+    async with growing(testbed, text) as (driven, first):
+        asked = driven.engine if own else testbed.engine
+        cancelled = await asked.cancel(testbed.scope, first, reason="enough", by="test")
         assert cancelled[0] == first
         assert len(cancelled) >= LONG
-        before = await started(ground)
-        assert await open_executions(ground) == 0
+        before = await started(testbed)
+        assert await open_executions(testbed) == 0
 
         # Whatever was under way when it was cancelled has come to nothing.
         await driven.engine.children.settled()
-        assert (await started(ground), await open_executions(ground)) == (before, 0)
-    states = [await ground.engine.executions.state(ground.scope, one) for one in cancelled]
+        assert (await started(testbed), await open_executions(testbed)) == (before, 0)
+    states = [await testbed.engine.executions.state(testbed.scope, one) for one in cancelled]
     assert {state.status for state in states} == {"CANCELLED"}
     assert states[0].error == "enough"
     assert states[-1].error == f"its parent {states[-1].parent_execution_id} was cancelled: enough"
-    await ground.assert_clean()
+    await testbed.assert_clean()
 
 
 class Held:
     """Children that are to be started, held back until the test starts them."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, testbed: EngineTestbed) -> None:
+        self._testbed = testbed
         self.waiting: list[tuple[Scope, State, Fact]] = []
-        ground.engine.executions.on_child = lambda *asked: self.waiting.append(asked)
+        testbed.engine.executions.on_child = lambda *asked: self.waiting.append(asked)
 
     async def start(self) -> int:
         """Start the one that was asked for first and return its id, whether it is there then or not."""
         scope, parent, issued = self.waiting.pop(0)
-        children = self._ground.engine.children
+        children = self._testbed.engine.children
         await children.start_suspended(scope, parent.execution_id, issued.command_id or "", issued.meta, issued.context)
         return int(issued.meta["child_execution_id"])
 
     async def chain(self, levels: int) -> list[int]:
         """Start a playbook that calls itself, down so many levels, and return their ids from the first on."""
-        found = [await self._ground.start(ENDLESS)]
+        found = [await self._testbed.start(ENDLESS)]
         for _ in range(levels):
             found.append(await self.start())
         return found
 
 
 @pytest.mark.parametrize("cascade", [True, False])
-async def test_nothing_is_started_below_an_execution_that_was_cancelled(ground: Ground, cascade: bool) -> None:
+async def test_nothing_is_started_below_an_execution_that_was_cancelled(testbed: EngineTestbed, cascade: bool) -> None:
     """INV-140: whoever cancelled it has not come down to the parent yet, and may never do."""
-    held = Held(ground)
+    held = Held(testbed)
     first, *below = await held.chain(3)
     wish = Cancelled(reason="enough", by="test", cascade=cascade)
-    await ground.engine.executions.trigger(ground.scope, first, wish)
+    await testbed.engine.executions.trigger(testbed.scope, first, wish)
     late = await held.start()
-    assert await ground.engine.executions.exists(ground.scope, late) is not cascade
-    assert not (await ground.engine.executions.state(ground.scope, below[-1])).ended
-    cancelled = await ground.engine.cancel(ground.scope, first, reason="really", by="test")
+    assert await testbed.engine.executions.exists(testbed.scope, late) is not cascade
+    assert not (await testbed.engine.executions.state(testbed.scope, below[-1])).ended
+    cancelled = await testbed.engine.cancel(testbed.scope, first, reason="really", by="test")
     assert cancelled == (below if cascade else [*below, late])
     told = f"what execution {first} started was cancelled: really"
-    assert (await ground.engine.executions.state(ground.scope, below[0])).error == told
-    await ground.assert_clean()
+    assert (await testbed.engine.executions.state(testbed.scope, below[0])).error == told
+    await testbed.assert_clean()
 
 
 async def test_a_start_under_way_when_those_above_are_cancelled_ends_cancelled(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    testbed: EngineTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """INV-140: it looked upwards before the first was cancelled, and is recorded after those to cancel were looked for."""
-    held = Held(ground)
+    held = Held(testbed)
     first, *below = await held.chain(3)
-    executions, catalog = ground.engine.executions, ground.engine.catalog
+    executions, catalog = testbed.engine.executions, testbed.engine.catalog
     get, trigger = catalog.get, executions.trigger
     has_looked, may_go_on = asyncio.Event(), asyncio.Event()
 
@@ -138,45 +138,45 @@ async def test_a_start_under_way_when_those_above_are_cancelled_ends_cancelled(
     monkeypatch.setattr(executions, "trigger", trigger_later)
     starting = asyncio.create_task(held.start())
     await has_looked.wait()
-    cancelled = await ground.engine.cancel(ground.scope, first, reason="enough", by="test")
+    cancelled = await testbed.engine.cancel(testbed.scope, first, reason="enough", by="test")
     assert cancelled == [first, *below, await starting]
-    await ground.assert_clean()
+    await testbed.assert_clean()
 
 
-async def test_one_look_of_the_reaper_stops_a_whole_chain(ground: Ground) -> None:
+async def test_one_look_of_the_reaper_stops_a_whole_chain(testbed: EngineTestbed) -> None:
     """INV-44."""
-    first, *below = await Held(ground).chain(12)
-    await ground.engine.executions.trigger(ground.scope, first, Cancelled(reason="enough", by="test"))
+    first, *below = await Held(testbed).chain(12)
+    await testbed.engine.executions.trigger(testbed.scope, first, Cancelled(reason="enough", by="test"))
 
-    await until(ground.engine.reaper.sweep, "a look that found something")
-    assert await open_executions(ground) == 0
-    errors = [(await ground.engine.executions.state(ground.scope, one)).error for one in below[:2]]
+    await until(testbed.engine.reaper.sweep, "a look that found something")
+    assert await open_executions(testbed) == 0
+    errors = [(await testbed.engine.executions.state(testbed.scope, one)).error for one in below[:2]]
     assert errors[0] == f"its parent {first} was cancelled"
     assert errors[1] == f"its parent {below[0]} was cancelled: {errors[0]}"
-    await ground.assert_clean()
+    await testbed.assert_clean()
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["the first", "one between"])
-async def test_what_ended_executions_started_is_found_through_them(ground: Ground, number: int) -> None:
+async def test_what_ended_executions_started_is_found_through_them(testbed: EngineTestbed, number: int) -> None:
     """INV-44: those between have ended, and what they started goes on without them."""
-    await ground.engine.catalog.register(ground.scope, LAST)
-    await ground.engine.catalog.register(ground.scope, playbook("second", not_waited("down", "faults/last")))
-    ended = [await ground.start(playbook("first", not_waited("down", "faults/second")))]
-    other = await ground.start(LAST)
-    await ground.engine.children.settled()
+    await testbed.engine.catalog.register(testbed.scope, LAST)
+    await testbed.engine.catalog.register(testbed.scope, playbook("second", not_waited("down", "faults/last")))
+    ended = [await testbed.start(playbook("first", not_waited("down", "faults/second")))]
+    other = await testbed.start(LAST)
+    await testbed.engine.children.settled()
     query = "SELECT execution_id FROM noetl.event WHERE event_type = 'execution.requested' AND parent_execution_id = $1"
-    ended.append(int(await ground.effects.fetchval(query, ended[0])))
-    last = int(await ground.effects.fetchval(query, ended[1]))
-    states = [(await ground.engine.executions.state(ground.scope, one)).status for one in (*ended, last)]
+    ended.append(int(await testbed.effects.fetchval(query, ended[0])))
+    last = int(await testbed.effects.fetchval(query, ended[1]))
+    states = [(await testbed.engine.executions.state(testbed.scope, one)).status for one in (*ended, last)]
     assert states == ["COMPLETED", "COMPLETED", "RUNNING"]
 
     async def cancelled(*, cascade: bool = True) -> list[int]:
-        return await ground.engine.cancel(ground.scope, ended[number], reason="enough", by="test", cascade=cascade)
+        return await testbed.engine.cancel(testbed.scope, ended[number], reason="enough", by="test", cascade=cascade)
 
     assert [await cancelled(cascade=False), await cancelled(), await cancelled()] == [[], [last], []]
-    assert not (await ground.engine.executions.state(ground.scope, other)).ended, "what is not below it goes on"
-    await ground.engine.cancel(ground.scope, other, reason="enough", by="test")
-    await ground.assert_clean()
+    assert not (await testbed.engine.executions.state(testbed.scope, other)).ended, "what is not below it goes on"
+    await testbed.engine.cancel(testbed.scope, other, reason="enough", by="test")
+    await testbed.assert_clean()
 
 
 def not_waited(step: str, path: str) -> str:
@@ -184,13 +184,13 @@ def not_waited(step: str, path: str) -> str:
     return child(step, path, None).replace("path:", "wait: false, path:")
 
 
-async def test_a_process_that_ends_starts_nothing_more(ground: Ground) -> None:
+async def test_a_process_that_ends_starts_nothing_more(testbed: EngineTestbed) -> None:
     """Each one starts the next and ends, so there is always another to be started."""
     endless = playbook("endless", not_waited("again", "faults/endless"))
-    async with growing(ground, endless) as (driven, first), asyncio.timeout(CLOSING_SECONDS / 2):
+    async with growing(testbed, endless) as (driven, first), asyncio.timeout(CLOSING_SECONDS / 2):
         await driven.engine.close()
-        before = await started(ground)
-    assert (await started(ground), await open_executions(ground)) == (before, 1)
-    (last,) = await ground.engine.cancel(ground.scope, first, reason="enough", by="test")
-    assert (await ground.engine.executions.state(ground.scope, last)).depth == before - 1
-    await ground.assert_clean()
+        before = await started(testbed)
+    assert (await started(testbed), await open_executions(testbed)) == (before, 1)
+    (last,) = await testbed.engine.cancel(testbed.scope, first, reason="enough", by="test")
+    assert (await testbed.engine.executions.state(testbed.scope, last)).depth == before - 1
+    await testbed.assert_clean()

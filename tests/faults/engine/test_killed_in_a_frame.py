@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from tests.faults.engine.engine_testbed import Ground
+from tests.faults.engine.engine_testbed import EngineTestbed
 from tests.faults.engine.playbooks import FRAME, ROWS, collection, cursor, effect, fanout, playbook, resumed
 
 pytestmark = [pytest.mark.service, pytest.mark.fault]
@@ -16,108 +16,108 @@ OPEN_FRAME = "SELECT frame_id, first_index, row_count, attempt, input_ref FROM n
 
 @pytest.mark.parametrize("loop", [collection, cursor])
 async def test_the_new_owner_works_off_the_rows_of_the_frame_and_no_others(
-    ground: Ground, loop: Callable[..., str]
+    testbed: EngineTestbed, loop: Callable[..., str]
 ) -> None:
     """INV-36."""
-    await ground.fill_queue(ROWS)
-    first = ground.process(slots=1)
-    async with ground.shut_gate("each-4"):
-        execution_id = await ground.start(playbook("each", loop("each", None, slots=1)))
-        await ground.at_the_gate()
-        (left,) = await ground.effects.fetch(OPEN_FRAME)
+    await testbed.fill_queue(ROWS)
+    first = testbed.process(slots=1)
+    async with testbed.shut_gate("each-4"):
+        execution_id = await testbed.start(playbook("each", loop("each", None, slots=1)))
+        await testbed.at_the_gate()
+        (left,) = await testbed.effects.fetch(OPEN_FRAME)
         assert (left["first_index"], left["row_count"], left["attempt"]) == (3, 3, 1)
-        before = await ground.effect_runs()
+        before = await testbed.effect_runs()
         first.send(signal.SIGKILL)
         await first.killed()
-    ground.process(slots=1)
-    state = await ground.finished(execution_id)
+    testbed.process(slots=1)
+    state = await testbed.finished(execution_id)
     assert (state.status, state.results["each"].data["completed"]) == ("COMPLETED", ROWS)
     frame = {f"each-{n}" for n in range(3, 6)}
-    assert await ground.effect_runs() == {
+    assert await testbed.effect_runs() == {
         key: 2 if key in frame and key in before else 1 for key in (f"each-{n}" for n in range(ROWS))
     }
 
-    told = await ground.events(execution_id, "frame.dispatched", "frame.abandoned", "frame.committed")
+    told = await testbed.events(execution_id, "frame.dispatched", "frame.abandoned", "frame.committed")
     ours = [event["event_type"] for event in told if event["frame_id"] == left["frame_id"]]
     assert ours == ["frame.dispatched", "frame.abandoned", "frame.dispatched", "frame.committed"]
     assert len(told) == 2 * 4 + 2
-    await ground.assert_clean()
+    await testbed.assert_clean()
 
 
-async def test_with_resume_the_new_owner_goes_on_behind_what_was_written_down(ground: Ground) -> None:
+async def test_with_resume_the_new_owner_goes_on_behind_what_was_written_down(testbed: EngineTestbed) -> None:
     """INV-147: what rows put before that is named by an event too, though nobody works them off again."""
-    first = ground.process(slots=1)
-    async with ground.shut_gate("each-7"):
-        execution_id = await ground.start(playbook("each", resumed("each", ROWS)))
-        await ground.at_the_gate()
+    first = testbed.process(slots=1)
+    async with testbed.shut_gate("each-7"):
+        execution_id = await testbed.start(playbook("each", resumed("each", ROWS)))
+        await testbed.at_the_gate()
         first.send(signal.SIGKILL)
         await first.killed()
-    done = await ground.effects.fetchval("SELECT (checkpoint ->> 'done')::integer FROM noetl.frame")
+    done = await testbed.effects.fetchval("SELECT (checkpoint ->> 'done')::integer FROM noetl.frame")
     assert 0 < done <= 7
-    ground.process(slots=1)
-    state = await ground.finished(execution_id)
+    testbed.process(slots=1)
+    state = await testbed.finished(execution_id)
     assert (state.status, state.results["each"].data["completed"]) == ("COMPLETED", ROWS)
-    assert await ground.effect_runs() == {f"each-{n}": 2 if done <= n <= 7 else 1 for n in range(ROWS)}
-    kept = await ground.effects.fetch("SELECT payload_sha256 FROM noetl.event WHERE event_type = 'artifact.stored'")
+    assert await testbed.effect_runs() == {f"each-{n}": 2 if done <= n <= 7 else 1 for n in range(ROWS)}
+    kept = await testbed.effects.fetch("SELECT payload_sha256 FROM noetl.event WHERE event_type = 'artifact.stored'")
     assert len({row["payload_sha256"] for row in kept}) == len(kept) == ROWS
-    await ground.assert_clean()
+    await testbed.assert_clean()
 
 
-async def test_a_shard_whose_worker_was_killed_is_worked_off_by_another(ground: Ground) -> None:
-    first = ground.process(slots=1)
-    async with ground.shut_gate("each-4"):
-        execution_id = await ground.start(playbook("each", fanout("each", rows=ROWS, slots=1)))
-        await ground.at_the_gate()
+async def test_a_shard_whose_worker_was_killed_is_worked_off_by_another(testbed: EngineTestbed) -> None:
+    first = testbed.process(slots=1)
+    async with testbed.shut_gate("each-4"):
+        execution_id = await testbed.start(playbook("each", fanout("each", rows=ROWS, slots=1)))
+        await testbed.at_the_gate()
         first.send(signal.SIGKILL)
         await first.killed()
-    ground.process(slots=1)
-    assert (await ground.finished(execution_id)).status == "COMPLETED"
-    assert await ground.effect_runs() == {f"each-{n}": 2 if n == 4 else 1 for n in range(ROWS)}
-    assert len(await ground.events(execution_id, "loop.shard.abandoned")) == 1
-    assert len(await ground.events(execution_id, "loop.shard.done")) == ROWS
-    (fanin,) = await ground.events(execution_id, "loop.fanin.completed")
+    testbed.process(slots=1)
+    assert (await testbed.finished(execution_id)).status == "COMPLETED"
+    assert await testbed.effect_runs() == {f"each-{n}": 2 if n == 4 else 1 for n in range(ROWS)}
+    assert len(await testbed.events(execution_id, "loop.shard.abandoned")) == 1
+    assert len(await testbed.events(execution_id, "loop.shard.done")) == ROWS
+    (fanin,) = await testbed.events(execution_id, "loop.fanin.completed")
     assert fanin["status"] == "completed"
-    await ground.assert_clean()
+    await testbed.assert_clean()
 
 
-async def test_the_new_owner_of_a_row_that_waits_for_a_child_finds_the_child(ground: Ground) -> None:
+async def test_the_new_owner_of_a_row_that_waits_for_a_child_finds_the_child(testbed: EngineTestbed) -> None:
     below = "  - step: below\n" + effect("below-{{ workload.n }}")
-    await ground.engine.catalog.register(ground.scope, playbook("below", below))
+    await testbed.engine.catalog.register(testbed.scope, playbook("below", below))
     rows = "{in: [0, 1], iterator: n, spec: {mode: parallel, frame: " + FRAME + "}}"
     given = '{pg: "{{ workload.pg }}", n: "{{ iter.n }}"}'
     tool = f"{{kind: playbook, path: faults/below, input: {given}}}"
-    first = ground.process(slots=2)
-    async with ground.shut_gate("below-1"):
-        execution_id = await ground.start(playbook("rows", f"  - step: each\n    loop: {rows}\n    tool: {tool}\n"))
-        await ground.at_the_gate()
+    first = testbed.process(slots=2)
+    async with testbed.shut_gate("below-1"):
+        execution_id = await testbed.start(playbook("rows", f"  - step: each\n    loop: {rows}\n    tool: {tool}\n"))
+        await testbed.at_the_gate()
         first.send(signal.SIGKILL)
         await first.killed()
-    ground.process(slots=2)
-    state = await ground.finished(execution_id)
+    testbed.process(slots=2)
+    state = await testbed.finished(execution_id)
     assert (state.status, state.results["each"].data["completed"]) == ("COMPLETED", 2)
-    assert await ground.effect_runs() == {"below-0": 1, "below-1": 2}
+    assert await testbed.effect_runs() == {"below-0": 1, "below-1": 2}
     query = "SELECT count(*) FROM noetl.event WHERE event_type = 'execution.requested' AND parent_execution_id = $1"
-    assert await ground.effects.fetchval(query, execution_id) == 2
-    await ground.assert_clean()
+    assert await testbed.effects.fetchval(query, execution_id) == 2
+    await testbed.assert_clean()
 
 
-async def test_the_new_owner_of_a_claimed_frame_gets_the_same_rows(ground: Ground) -> None:
+async def test_the_new_owner_of_a_claimed_frame_gets_the_same_rows(testbed: EngineTestbed) -> None:
     """INV-37: rows claimed in the user's database are named in the ledger, so that they need not be claimed again."""
-    await ground.fill_queue(ROWS)
-    first = ground.process(slots=1)
+    await testbed.fill_queue(ROWS)
+    first = testbed.process(slots=1)
     text = playbook("each", cursor("each", None, slots=1))
-    async with ground.shut_gate("each-4"):
-        await ground.start(text)
-        await ground.at_the_gate()
-        (before,) = await ground.effects.fetch(OPEN_FRAME)
+    async with testbed.shut_gate("each-4"):
+        await testbed.start(text)
+        await testbed.at_the_gate()
+        (before,) = await testbed.effects.fetch(OPEN_FRAME)
         first.send(signal.SIGKILL)
         await first.killed()
-        second = ground.process(slots=1)
-        await ground.at_the_gate(2)
-        (after,) = await ground.effects.fetch(OPEN_FRAME)
+        second = testbed.process(slots=1)
+        await testbed.at_the_gate(2)
+        (after,) = await testbed.effects.fetch(OPEN_FRAME)
         second.send(signal.SIGKILL)
         await second.killed()
     assert (after["frame_id"], after["attempt"]) == (before["frame_id"], 2)
     assert after["input_ref"] == before["input_ref"]
-    claimed = await ground.effects.fetch("SELECT id FROM public.queue WHERE status = 'claimed' ORDER BY id")
+    claimed = await testbed.effects.fetch("SELECT id FROM public.queue WHERE status = 'claimed' ORDER BY id")
     assert [row["id"] for row in claimed] == list(range(6))

@@ -7,7 +7,7 @@ import json
 from contextlib import AsyncExitStack
 
 import pytest
-from tests.faults.engine.engine_testbed import Ground
+from tests.faults.engine.engine_testbed import EngineTestbed
 from tests.faults.engine.playbooks import collection, playbook, single
 
 from noetl.engine.dispatch.grants import CommandGrant, FrameReport
@@ -27,18 +27,18 @@ ALL_AT_ONCE = playbook(
 )
 
 
-async def test_twenty_slots_that_end_at_once_end_their_loop_once(ground: Ground) -> None:
+async def test_twenty_slots_that_end_at_once_end_their_loop_once(testbed: EngineTestbed) -> None:
     """INV-28, INV-35: two last completions must not each count the other as missing, and no two may both end the loop."""
-    execution_id = await ground.start(ALL_AT_ONCE)
+    execution_id = await testbed.start(ALL_AT_ONCE)
     async with AsyncExitStack() as stack:
         engines = [
             (
-                await stack.enter_async_context(open_short_leased(ground.url, ground.home, role=f"engine-{number}"))
+                await stack.enter_async_context(open_short_leased(testbed.url, testbed.home, role=f"engine-{number}"))
             ).engine
             for number in range(ENGINES)
         ]
         # Each of them has its own memory of the execution and its own connection, so that they decide side by side.
-        dispatches = [engines[slot % ENGINES].dispatch(ground.scope) for slot in range(SLOTS)]
+        dispatches = [engines[slot % ENGINES].dispatch(testbed.scope) for slot in range(SLOTS)]
         held: list[tuple[LocalDispatch, CommandGrant]] = []
         for slot, dispatch in enumerate(dispatches):
             (grant,) = await dispatch.claim(f"worker-{slot}", 1, 0)
@@ -59,16 +59,16 @@ async def test_twenty_slots_that_end_at_once_end_their_loop_once(ground: Ground)
                 for dispatch, grant in held
             )
         )
-    assert len(await ground.events(execution_id, "loop.done")) == 1
-    ended = [event["command_id"] for event in await ground.events(execution_id, "command.completed")]
+    assert len(await testbed.events(execution_id, "loop.done")) == 1
+    ended = [event["command_id"] for event in await testbed.events(execution_id, "command.completed")]
     assert sorted(ended) == sorted(grant.command_id for _, grant in held)
-    assert [event["command_id"] for event in await ground.events(execution_id, "command.issued")][SLOTS:] == [
+    assert [event["command_id"] for event in await testbed.events(execution_id, "command.issued")][SLOTS:] == [
         "last/1/0"
     ]
-    async with open_short_leased(ground.url, ground.home, slots=1) as driven:
-        state = await driven.engine.finished(ground.scope, execution_id)
+    async with open_short_leased(testbed.url, testbed.home, slots=1) as driven:
+        state = await driven.engine.finished(testbed.scope, execution_id)
     assert (state.status, state.results["each"].data["completed"]) == ("COMPLETED", SLOTS)
-    await ground.assert_clean()
+    await testbed.assert_clean()
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ async def test_twenty_slots_that_end_at_once_end_their_loop_once(ground: Ground)
     ],
 )
 async def test_a_fan_in_says_how_many_shards_did_well(
-    ground: Ground, failing: int, fanin: str, status: str, ends_as: str
+    testbed: EngineTestbed, failing: int, fanin: str, status: str, ends_as: str
 ) -> None:
     text = playbook(
         "fan",
@@ -93,18 +93,18 @@ async def test_a_fan_in_says_how_many_shards_did_well(
     tool: {{kind: postgres, auth: "{{{{ workload.pg }}}}", command: "SELECT 1 / (CASE WHEN $1::integer < {failing} THEN 0 ELSE 1 END)", params: ["{{{{ iter.n }}}}"]}}
 """,
     )
-    async with open_short_leased(ground.url, ground.home, slots=8) as driven:
-        execution_id = await ground.start(text)
-        state = await driven.engine.finished(ground.scope, execution_id)
-    (told,) = await ground.events(execution_id, "loop.fanin.completed")
+    async with open_short_leased(testbed.url, testbed.home, slots=8) as driven:
+        execution_id = await testbed.start(text)
+        state = await driven.engine.finished(testbed.scope, execution_id)
+    (told,) = await testbed.events(execution_id, "loop.fanin.completed")
     assert told["status"] == status
     assert json.loads(told["result"]) == {
         "status": fanin,
         "context": {"done": SHARDS - failing, "failed": failing, "total": SHARDS},
     }
     shards = [
-        event["event_type"] for event in await ground.events(execution_id, "loop.shard.done", "loop.shard.failed")
+        event["event_type"] for event in await testbed.events(execution_id, "loop.shard.done", "loop.shard.failed")
     ]
     assert (shards.count("loop.shard.done"), shards.count("loop.shard.failed")) == (SHARDS - failing, failing)
     assert state.status == ends_as
-    await ground.assert_clean()
+    await testbed.assert_clean()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.faults.engine.engine_testbed import SCOPED, TABLES, Ground
+from tests.faults.engine.engine_testbed import SCOPED, TABLES, EngineTestbed
 from tests.faults.engine.playbooks import collection, cursor, playbook, single
 
 from noetl.runtime.postgres import migrations
@@ -53,34 +53,34 @@ async def test_a_loop_lives_through_restarts_of_the_server(server: EmbeddedServe
     effects = await connect(server)
     await effects.execute(TABLES)
     async with open_short_leased(server.url(), home) as driven:
-        ground = Ground(server.url(), home, driven, effects)
-        await ground.fill_queue(ROWS)
+        testbed = EngineTestbed(server.url(), home, driven, effects)
+        await testbed.fill_queue(ROWS)
         text = playbook(
             "restarted",
             patient(collection("each", "claimed", rows=ROWS, slots=4, frame=FRAME)),
             patient(cursor("claimed", "last", slots=4, frame=FRAME)),
             patient(single("last", None)),
         )
-        execution_id = await ground.start(text)
-        ground.process(slots=4)
+        execution_id = await testbed.start(text)
+        testbed.process(slots=4)
         for restart in range(1, RESTARTS + 1):
 
             async def has_come_far(wanted: int = restart * 2 * ROWS // (RESTARTS + 1)) -> bool:
-                return len(await ground.effect_runs()) >= wanted
+                return len(await testbed.effect_runs()) >= wanted
 
             await until(has_come_far, f"the rows before restart {restart}")
             await asyncio.to_thread(server.stop)
             await asyncio.to_thread(server.start)
-            await ground.effects.close()
-            ground.effects = await connect(server)
+            await testbed.effects.close()
+            testbed.effects = await connect(server)
         try:
-            state = await ground.finished(execution_id)
+            state = await testbed.finished(execution_id)
             assert (state.status, state.error) == ("COMPLETED", None)
             keys = {"last", *(f"{step}-{n}" for step in ("each", "claimed") for n in range(ROWS))}
-            assert (await ground.effect_runs()).keys() == keys
+            assert (await testbed.effect_runs()).keys() == keys
             assert state.results["each"].data["completed"] == ROWS
-            assert not await ground.events(execution_id, "frame.failed", "command.failed")
-            await ground.assert_clean()
+            assert not await testbed.events(execution_id, "frame.failed", "command.failed")
+            await testbed.assert_clean()
         finally:
-            ground.close()
-            await ground.effects.close()
+            testbed.close()
+            await testbed.effects.close()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from tests.contracts.event_lake.lake_testbed import LakeGround, fresh_scope
+from tests.contracts.event_lake.lake_testbed import LakeTestbed, fresh_scope
 
 from noetl.errors import Unavailable
 from noetl.model.task import TaskStatus
@@ -33,24 +33,24 @@ async def test_a_driver_killed_there_leaves_nothing_out_and_nothing_twice(
     playbooks: Playbooks, task_engine: TaskEngine, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """INV-87."""
-    ground = LakeGround(playbooks, task_engine, fresh_scope("acme"), str(playbooks.home / "lake"), drivers)
-    await ground.write(4)
-    async with ground.streamed.open():
+    testbed = LakeTestbed(playbooks, task_engine, fresh_scope("acme"), str(playbooks.home / "lake"), drivers)
+    await testbed.write(4)
+    async with testbed.streamed.open():
         for point in POINTS:
             monkeypatch.setenv("NOETL_FAULT", f"{point}=kill")
             with pytest.raises(Unavailable, match="driver ended"):
-                await ground.lake.sync(tries=1)
-            await ground.write(1)
+                await testbed.lake.sync(tries=1)
+            await testbed.write(1)
         monkeypatch.setenv("NOETL_FAULT", "lake.before_compacted=raise")
-        last = await ground.lake.sync(tries=1)
+        last = await testbed.lake.sync(tries=1)
         assert last["batches"] == 1, "the batch that Spark did not know to be done is not committed again"
-        rows = await ground.rows()
+        rows = await testbed.rows()
         assert len(rows) == len({(row["shard"], row["position"]) for row in rows})
-        compared = await ground.lake.verify()
+        compared = await testbed.lake.verify()
         assert compared["equal"], compared["difference"]
         assert compared["lake"]["rows"] == len(rows)
-        statuses: list[TaskStatus] = [task.status for task in await ground.tested.tasks("events")]
+        statuses: list[TaskStatus] = [task.status for task in await testbed.tested.tasks("events")]
         assert statuses == ["Completed", "Failed", "Failed", "Failed", "Completed", "Completed"]
         with pytest.raises(Exception, match="before_compacted"):
-            await ground.lake.compact()
-        assert len(await ground.files()) == 2, "what was not committed is not seen"
+            await testbed.lake.compact()
+        assert len(await testbed.files()) == 2, "what was not committed is not seen"

@@ -56,7 +56,7 @@ def _is_marked(process: psutil.Process, mark: str) -> bool:
         return False
 
 
-class Ground:
+class PipelineTestbed:
     """A test's pipelines, for which nothing works before the test says so, and its processes."""
 
     def __init__(self, tested: TestedPipelines, engine: TaskEngine, owner_url: str, lake: str) -> None:

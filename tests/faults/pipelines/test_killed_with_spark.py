@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.faults.pipelines.pipeline_testbed import Ground
+from tests.faults.pipelines.pipeline_testbed import PipelineTestbed
 
 from noetl.testing.servers.spark import SharedDrivers
 
@@ -36,15 +36,15 @@ publish: {{{name}_orders: orders, {name}_log: log}}
     "point", ["task.after_started", "task.before_commit", "task.after_manifest", "task.after_commit"]
 )
 async def test_a_process_killed_there_leaves_no_job_and_nothing_half_done(
-    spark_ground: Ground, spark_drivers: SharedDrivers, tmp_path: Path, point: str
+    spark_testbed: PipelineTestbed, spark_drivers: SharedDrivers, tmp_path: Path, point: str
 ) -> None:
     """INV-52."""
     name = point.replace(".", "_")
-    pipelines = spark_ground.pipelines
+    pipelines = spark_testbed.pipelines
     deployed = await pipelines.begin(DAG.format(name=name))
     own = msgspec.structs.replace(spark_drivers.options, home=str(tmp_path / "spark"))
-    await spark_ground.process(f"{point}=kill", spark=own).killed()
-    async with spark_ground.recovering(spark_drivers):
+    await spark_testbed.process(f"{point}=kill", spark=own).killed()
+    async with spark_testbed.recovering(spark_drivers):
         await pipelines.built(deployed)
         await pipelines.activate(deployed)
     assert await pipelines.rows(f"{name}_log") == [{"day": str(day), "n": 10} for day in range(3)]
@@ -55,4 +55,4 @@ async def test_a_process_killed_there_leaves_no_job_and_nothing_half_done(
     assert orders.attempt == (1 if point == "task.after_commit" else 2)
     first = (await pipelines.engine.by_hand.history(pipelines.scope, orders.task_id))[0]
     assert first.application_id is not None, "where it ran was recorded before it began"
-    await spark_ground.assert_whole()
+    await spark_testbed.assert_whole()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.faults.pipelines.pipeline_testbed import Ground
+from tests.faults.pipelines.pipeline_testbed import PipelineTestbed
 from tests.faults.pipelines.process import tick
 
 from noetl.pipelines.plan.life_cycles import turn_number
@@ -75,13 +75,13 @@ async def assert_one_after_another(pipelines: TestedPipelines) -> None:
 @pytest.mark.parametrize(
     "point", ["run.before_request", "run.after_request", "task.before_commit", "task.after_commit"]
 )
-async def test_a_process_killed_in_the_middle_of_a_turn_is_replaced(ground: Ground, point: str) -> None:
+async def test_a_process_killed_in_the_middle_of_a_turn_is_replaced(testbed: PipelineTestbed, point: str) -> None:
     """INV-67."""
-    pipelines = ground.pipelines
+    pipelines = testbed.pipelines
     pipelines.made.given["ticks"] = tick
-    async with ground.recovering():
+    async with testbed.recovering():
         await pipelines.deploy(DAG)
-        await ground.process(f"{point}=kill", keeps=True).killed()
+        await testbed.process(f"{point}=kill", keeps=True).killed()
         before = list((await turns(pipelines)).values()).count("Completed")
         async with kept(pipelines):
             await until(completed(pipelines, before + 2), "turns of those that are left")
@@ -89,13 +89,13 @@ async def test_a_process_killed_in_the_middle_of_a_turn_is_replaced(ground: Grou
         await assert_one_after_another(pipelines)
 
 
-async def test_keepers_and_workers_in_several_processes_share_the_turns(ground: Ground) -> None:
+async def test_keepers_and_workers_in_several_processes_share_the_turns(testbed: PipelineTestbed) -> None:
     """INV-67."""
-    pipelines = ground.pipelines
+    pipelines = testbed.pipelines
     pipelines.made.given["ticks"] = tick
-    async with ground.recovering():
+    async with testbed.recovering():
         await pipelines.deploy(DAG)
-        others = [ground.process("", keeps=True) for _ in range(2)]
+        others = [testbed.process("", keeps=True) for _ in range(2)]
         await asyncio.gather(*(one.said("ready") for one in others))
         async with kept(pipelines):
             await until(completed(pipelines, 3), "three turns")

@@ -32,7 +32,7 @@ POINTS = ("project.after_rows", "project.before_commit", "project.after_commit")
 Begin = Callable[..., ProjectorProcess]
 
 
-class Ground:
+class ProjectorTestbed:
     """The ledger's database and that of the store `analytics`, which has the frames."""
 
     def __init__(self, owner_url: str, other_url: str, database: Database, other: Database, folder: Path) -> None:
@@ -74,15 +74,15 @@ class Ground:
 
 
 @pytest.fixture
-async def ground(
+async def testbed(
     owner_url: str, database: Database, fresh_databases: FreshDatabases, tmp_path: Path
-) -> AsyncIterator[Ground]:
+) -> AsyncIterator[ProjectorTestbed]:
     name = fresh_databases.take()
     other = Database(fresh_databases.url(name), as_roles=True)
-    ground = Ground(owner_url, fresh_databases.url(name), database, other, tmp_path)
-    await ground.gate.open()
-    yield ground
-    await ground.gate.shut()
+    testbed = ProjectorTestbed(owner_url, fresh_databases.url(name), database, other, tmp_path)
+    await testbed.gate.open()
+    yield testbed
+    await testbed.gate.shut()
     await other.close()
     fresh_databases.drop(name)
 
@@ -98,78 +98,80 @@ async def reached(store: PostgresProjectionStore, mark: Mark, process: Projector
 
 
 async def test_a_store_that_is_away_stops_no_other_and_catches_up(
-    ground: Ground, ledger: PostgresLedger, begin: Begin
+    testbed: ProjectorTestbed, ledger: PostgresLedger, begin: Begin
 ) -> None:
     """INV-124."""
-    projector = begin("one", **ground.settings(ground.gate.url))
+    projector = begin("one", **testbed.settings(testbed.gate.url))
     await record(ledger, a_run(HOME, FRAMES))
     there = await ledger.head()
-    await reached(ground.default, there, projector)
-    await reached(ground.analytics, there, projector)
+    await reached(testbed.default, there, projector)
+    await reached(testbed.analytics, there, projector)
 
-    await ground.gate.shut()
+    await testbed.gate.shut()
     await asyncio.gather(*(record(ledger, a_run(HOME, FRAMES)) for _ in range(RUNS)))
-    await reached(ground.default, await ledger.head(), projector)
-    assert await ground.analytics.checkpoints() == there
+    await reached(testbed.default, await ledger.head(), projector)
+    assert await testbed.analytics.checkpoints() == there
     assert projector.process.poll() is None, projector.said()
 
-    await ground.gate.open()
-    await reached(ground.analytics, await ledger.head(), projector)
+    await testbed.gate.open()
+    await reached(testbed.analytics, await ledger.head(), projector)
     projector.end()
-    await ground.proven(ledger)
+    await testbed.proven(ledger)
 
 
 async def test_a_projector_starts_while_a_store_is_away_and_takes_it_up_later(
-    ground: Ground, ledger: PostgresLedger, begin: Begin
+    testbed: ProjectorTestbed, ledger: PostgresLedger, begin: Begin
 ) -> None:
     """INV-124."""
-    away = ground.gate.url
-    await ground.gate.shut()
+    away = testbed.gate.url
+    await testbed.gate.shut()
     await record(ledger, a_run(HOME, FRAMES))
-    projector = begin("one", **ground.settings(away))
-    await reached(ground.default, await ledger.head(), projector)
-    assert await ground.analytics.checkpoints() == Mark.zero()
-    await ground.gate.open()
-    await reached(ground.analytics, await ledger.head(), projector)
+    projector = begin("one", **testbed.settings(away))
+    await reached(testbed.default, await ledger.head(), projector)
+    assert await testbed.analytics.checkpoints() == Mark.zero()
+    await testbed.gate.open()
+    await reached(testbed.analytics, await ledger.head(), projector)
     projector.end()
-    await ground.proven(ledger)
+    await testbed.proven(ledger)
 
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_killed_between_the_stores_each_is_whole_at_its_own_position(
-    ground: Ground, ledger: PostgresLedger, point: str
+    testbed: ProjectorTestbed, ledger: PostgresLedger, point: str
 ) -> None:
     """INV-124: the default store is projected first, so one commit lies between the two."""
     events = a_run(HOME, FRAMES)
     shard = events[0].stream.shard
     inside = [event for event in events if event.stream.shard == shard]
     await record(ledger, inside)
-    killed = await asyncio.to_thread(ground.noetl, "projections", "run", fault=f"{point}=kill")
+    killed = await asyncio.to_thread(testbed.noetl, "projections", "run", fault=f"{point}=kill")
     assert killed.returncode == -signal.SIGKILL
     done = len(inside) if point == "project.after_commit" else 0
-    at = [(await store.checkpoints()).positions[shard] for store in (ground.default, ground.analytics)]
+    at = [(await store.checkpoints()).positions[shard] for store in (testbed.default, testbed.analytics)]
     assert at == [done, 0]
-    await asyncio.to_thread(ground.clean)
+    await asyncio.to_thread(testbed.clean)
     if done:
         # Now the default store has nothing left to do, and the other one is killed in the middle of its own.
-        killed = await asyncio.to_thread(ground.noetl, "projections", "run", fault="project.before_commit=kill")
+        killed = await asyncio.to_thread(testbed.noetl, "projections", "run", fault="project.before_commit=kill")
         assert killed.returncode == -signal.SIGKILL
-        assert await ground.analytics.checkpoints() == Mark.zero()
-    assert (await asyncio.to_thread(ground.noetl, "projections", "run")).returncode == 0
-    await ground.proven(ledger)
+        assert await testbed.analytics.checkpoints() == Mark.zero()
+    assert (await asyncio.to_thread(testbed.noetl, "projections", "run")).returncode == 0
+    await testbed.proven(ledger)
 
 
-async def test_projectors_share_the_shards_of_both_stores(ground: Ground, ledger: PostgresLedger, begin: Begin) -> None:
+async def test_projectors_share_the_shards_of_both_stores(
+    testbed: ProjectorTestbed, ledger: PostgresLedger, begin: Begin
+) -> None:
     """INV-124: each store has leases of its own, and a projector that is killed is replaced in both."""
-    among = [begin(f"p{number}", **ground.settings()) for number in range(2)]
+    among = [begin(f"p{number}", **testbed.settings()) for number in range(2)]
     await asyncio.gather(*(asyncio.to_thread(each.until_it_has, 8) for each in among))
     await asyncio.gather(*(record(ledger, a_run(HOME, FRAMES)) for _ in range(RUNS)))
     among[0].end()
     await asyncio.gather(*(record(ledger, a_run(HOME, FRAMES)) for _ in range(RUNS)))
     head = await ledger.head()
-    for store in (ground.default, ground.analytics):
+    for store in (testbed.default, testbed.analytics):
         await reached(store, head, among[1])
-    assert {key.projection for key in await stored_rows(ground.analytics)} == {FRAME.projection}
-    assert FRAME.projection not in {key.projection for key in await stored_rows(ground.default)}
+    assert {key.projection for key in await stored_rows(testbed.analytics)} == {FRAME.projection}
+    assert FRAME.projection not in {key.projection for key in await stored_rows(testbed.default)}
     among[1].end()
-    await ground.proven(ledger)
+    await testbed.proven(ledger)

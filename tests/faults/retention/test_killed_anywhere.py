@@ -51,7 +51,7 @@ def shop(factor: int = 1) -> str:
     """
 
 
-class Ground:
+class RetentionTestbed:
     """A pipeline with a past, a pin in it, and what nothing needs: versions, a generation, files, tasks, outbox rows."""
 
     def __init__(self, pipelines: TestedPipelines, owner_url: str) -> None:
@@ -126,17 +126,17 @@ async def test_what_is_needed_survives_every_death_and_the_next_run_finishes(
     pipelines: TestedPipelines, owner_url: str
 ) -> None:
     """INV-81, INV-83."""
-    ground = Ground(pipelines, owner_url)
-    await ground.prepare()
+    testbed = RetentionTestbed(pipelines, owner_url)
+    await testbed.prepare()
     for place, point in enumerate(POINTS):
-        assert await ground.run(f"{point}=kill") == -signal.SIGKILL, (place, point)
-        await ground.check_needed()
+        assert await testbed.run(f"{point}=kill") == -signal.SIGKILL, (place, point)
+        await testbed.check_needed()
     # Tasks of a generation go with the run after the one that purges it.
     for _ in range(2):
-        assert await ground.run() == 0
-    await ground.check_needed()
-    assert ground.lake_files() == await ground.kept_files()
+        assert await testbed.run() == 0
+    await testbed.check_needed()
+    assert testbed.lake_files() == await testbed.kept_files()
     assert await pipelines.fetch("SELECT FROM noetl.outbox WHERE status = 'Done'") == []
-    plan = await ground.retention.plan([kind for kind in KINDS if kind != "archives"], AT_ONCE)
+    plan = await testbed.retention.plan([kind for kind in KINDS if kind != "archives"], AT_ONCE)
     assert not plan.removes, plan.lines
     assert not plan.unfinished

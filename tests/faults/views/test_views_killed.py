@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from tests.contracts.event_lake.lake_testbed import AnsweringDrivers
-from tests.contracts.views.view_testbed import CITIES, SCOPE, Ground, standing
+from tests.contracts.views.view_testbed import CITIES, SCOPE, ViewTestbed, standing
 
 from noetl import faults
 from noetl.errors import NoetlError
@@ -30,19 +30,19 @@ async def test_a_driver_killed_at_every_stage_of_a_batch_leaves_no_trace(
     for point in IN_THE_DRIVER:
         monkeypatch.setenv("NOETL_FAULT", f"{point}=kill")
         drivers = Drivers(spark_options)
-        async with standing(database, drivers, spark_options) as ground:
-            await ground.deploy(CITIES)
-            await noted(ground, truth)
+        async with standing(database, drivers, spark_options) as testbed:
+            await testbed.deploy(CITIES)
+            await noted(testbed, truth)
             with pytest.raises(NoetlError, match="driver"):
-                await ground.caught_up("cities", tries=1)
+                await testbed.caught_up("cities", tries=1)
         await drivers.close()
     monkeypatch.delenv("NOETL_FAULT")
     drivers = Drivers(spark_options)
     try:
-        async with standing(database, drivers, spark_options) as ground:
-            await equal(ground, truth)
+        async with standing(database, drivers, spark_options) as testbed:
+            await equal(testbed, truth)
             for point in IN_THE_WORKER:
-                await stopped(ground, truth, point)
+                await stopped(testbed, truth, point)
     finally:
         await drivers.close()
 
@@ -52,40 +52,40 @@ async def test_a_swap_that_is_broken_off_is_finished_by_the_next_run(
 ) -> None:
     """INV-95, INV-97."""
     truth = Counter[str]()
-    async with standing(database, AnsweringDrivers(spark_drivers), spark_drivers.options) as ground:
-        await ground.deploy(CITIES)
-        await noted(ground, truth)
-        await equal(ground, truth)
+    async with standing(database, AnsweringDrivers(spark_drivers), spark_drivers.options) as testbed:
+        await testbed.deploy(CITIES)
+        await noted(testbed, truth)
+        await equal(testbed, truth)
         for number, point in enumerate(AT_A_SWAP):
-            await ground.deploy(CITIES.replace("amount > 0", f"amount > {number} - 2"))
-            await stopped(ground, truth, point)
-        versions = await ground.versions.of(SCOPE, "cities")
+            await testbed.deploy(CITIES.replace("amount > 0", f"amount > {number} - 2"))
+            await stopped(testbed, truth, point)
+        versions = await testbed.versions.of(SCOPE, "cities")
         assert [one.status for one in versions] == ["superseded", "superseded", "current"]
         async with database.transaction(SCOPE) as connection:
             kept = await connection.fetch("SELECT DISTINCT version_id::text FROM noetl.view_row")
         assert [row[0] for row in kept] == [versions[-1].version_id]
 
 
-async def stopped(ground: Ground, truth: Counter[str], point: str) -> None:
+async def stopped(testbed: ViewTestbed, truth: Counter[str], point: str) -> None:
     """Have a run fail at a point of this process, and the next one go on."""
-    await noted(ground, truth)
+    await noted(testbed, truth)
     faults.arm(f"{point}=raise")
     try:
         with pytest.raises(NoetlError, match=point.replace(".", r"\.")):
-            await ground.caught_up("cities")
+            await testbed.caught_up("cities")
     finally:
         faults.arm("")
-    await equal(ground, truth)
+    await equal(testbed, truth)
 
 
-async def noted(ground: Ground, truth: Counter[str]) -> None:
+async def noted(testbed: ViewTestbed, truth: Counter[str]) -> None:
     for city in ("rome", "bonn", "rome"):
-        await ground.note(city, 1)
+        await testbed.note(city, 1)
         truth[city] += 1
 
 
-async def equal(ground: Ground, truth: Counter[str]) -> None:
-    await ground.caught_up("cities")
-    assert {row["city"]: row["notes"] for row in await ground.rows("cities")} == dict(truth)
-    found = await ground.verified("cities")
+async def equal(testbed: ViewTestbed, truth: Counter[str]) -> None:
+    await testbed.caught_up("cities")
+    assert {row["city"]: row["notes"] for row in await testbed.rows("cities")} == dict(truth)
+    found = await testbed.verified("cities")
     assert found.differences == 0, found

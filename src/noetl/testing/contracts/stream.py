@@ -1,4 +1,4 @@
-"""The stream's contract as tests: every sentence of `noetl.kernel.stream.port`. A subclass gives a `ground` fixture."""
+"""The stream's contract as tests: every sentence of `noetl.kernel.stream.port`. A subclass gives a `testbed` fixture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOON = 10.0
 _CLOCKS_APART = timedelta(minutes=1)
 
 
-class Ground(Protocol):
+class StreamTestbed(Protocol):
     """A stream of its own for a test, and the way messages get into it."""
 
     stream: EventStream
@@ -89,9 +89,9 @@ class StreamContract:
     knows_readers: ClassVar[bool] = True
     """Whether the stream can tell who waits for messages."""
 
-    async def test_messages_of_a_shard_come_in_the_order_of_publishing(self, ground: Ground) -> None:
-        put = {shard: await ground.put(shard, 20) for shard in (0, 7, 15)}
-        reader = await ground.stream.subscribe("reader")
+    async def test_messages_of_a_shard_come_in_the_order_of_publishing(self, testbed: StreamTestbed) -> None:
+        put = {shard: await testbed.put(shard, 20) for shard in (0, 7, 15)}
+        reader = await testbed.stream.subscribe("reader")
         given = await drain(reader, 60, limit=7)
         for shard, messages in put.items():
             mine = of_shard(given, shard)
@@ -100,24 +100,24 @@ class StreamContract:
         assert not any(each.redelivered for each in given)
         await nothing_more(reader)
 
-    async def test_a_reader_that_waits_is_given_what_is_published_meanwhile(self, ground: Ground) -> None:
-        reader = await ground.stream.subscribe("reader")
+    async def test_a_reader_that_waits_is_given_what_is_published_meanwhile(self, testbed: StreamTestbed) -> None:
+        reader = await testbed.stream.subscribe("reader")
         waiting = asyncio.create_task(reader.fetch(10, SOON))
-        await nothing_more(await ground.stream.subscribe("other"))
-        put = await ground.put(3, 1)
+        await nothing_more(await testbed.stream.subscribe("other"))
+        put = await testbed.put(3, 1)
         assert ids(await waiting) == ids(put)
 
-    async def test_a_limit_is_kept(self, ground: Ground) -> None:
-        await ground.put(1, 5)
-        reader = await ground.stream.subscribe("reader")
+    async def test_a_limit_is_kept(self, testbed: StreamTestbed) -> None:
+        await testbed.put(1, 5)
+        reader = await testbed.stream.subscribe("reader")
         assert len(await drain(reader, 2, limit=2)) == 2
         assert len(await reader.fetch(2, SOON)) <= 2
 
-    async def test_many_small_batches_give_each_message_once(self, ground: Ground) -> None:
-        reader = await ground.stream.subscribe("reader")
+    async def test_many_small_batches_give_each_message_once(self, testbed: StreamTestbed) -> None:
+        reader = await testbed.stream.subscribe("reader")
 
         async def fill() -> list[Message]:
-            return [message for _ in range(8) for shard in (0, 1, 2, 3) for message in await ground.put(shard, 10)]
+            return [message for _ in range(8) for shard in (0, 1, 2, 3) for message in await testbed.put(shard, 10)]
 
         filling = asyncio.create_task(fill())
         given = await drain(reader, 320, limit=33)
@@ -126,203 +126,207 @@ class StreamContract:
             assert ids(of_shard(given, shard)) == [m.message_id for m in put if m.shard == shard]
         await nothing_more(reader)
 
-    async def test_what_is_not_acknowledged_is_given_again_after_the_ack_wait(self, ground: Ground) -> None:
-        put = await ground.put(2, 3)
-        reader = await ground.stream.subscribe("reader", ack_wait_seconds=0.2)
+    async def test_what_is_not_acknowledged_is_given_again_after_the_ack_wait(self, testbed: StreamTestbed) -> None:
+        put = await testbed.put(2, 3)
+        reader = await testbed.stream.subscribe("reader", ack_wait_seconds=0.2)
         first = await drain(reader, 3, ack=False)
         await reader.acknowledge(first[:1])
         again = await drain(reader, 2, ack=False)
         assert ids(again) == ids(put[1:])
         assert all(each.redelivered for each in again)
 
-    async def test_what_is_not_acknowledged_is_given_to_the_next_reader_at_once(self, ground: Ground) -> None:
-        put = await ground.put(2, 5)
-        reader = await ground.stream.subscribe("reader", ack_wait_seconds=3600)
+    async def test_what_is_not_acknowledged_is_given_to_the_next_reader_at_once(self, testbed: StreamTestbed) -> None:
+        put = await testbed.put(2, 5)
+        reader = await testbed.stream.subscribe("reader", ack_wait_seconds=3600)
         given = await drain(reader, 5, ack=False)
         await reader.acknowledge(given[:2])
         await reader.close()
-        put += await ground.put(2, 1)
-        assert ids(await drain(await ground.stream.subscribe("reader"), 4)) == ids(put[2:])
+        put += await testbed.put(2, 1)
+        assert ids(await drain(await testbed.stream.subscribe("reader"), 4)) == ids(put[2:])
 
-    async def test_a_second_reader_takes_the_durable_over(self, ground: Ground) -> None:
-        put = await ground.put(2, 3)
-        first = await ground.stream.subscribe("reader", ack_wait_seconds=3600)
+    async def test_a_second_reader_takes_the_durable_over(self, testbed: StreamTestbed) -> None:
+        put = await testbed.put(2, 3)
+        first = await testbed.stream.subscribe("reader", ack_wait_seconds=3600)
         await drain(first, 3, ack=False)
-        second = await ground.stream.subscribe("reader", ack_wait_seconds=3600)
+        second = await testbed.stream.subscribe("reader", ack_wait_seconds=3600)
         assert ids(await drain(second, 3)) == ids(put)
 
-    async def test_what_is_acknowledged_is_not_given_again(self, ground: Ground) -> None:
-        await ground.put(4, 5)
-        reader = await ground.stream.subscribe("reader", ack_wait_seconds=0.1)
+    async def test_what_is_acknowledged_is_not_given_again(self, testbed: StreamTestbed) -> None:
+        await testbed.put(4, 5)
+        reader = await testbed.stream.subscribe("reader", ack_wait_seconds=0.1)
         given = await drain(reader, 5)
         await reader.acknowledge(given)
         assert await reader.fetch(10, 0.3) == []
-        stream = await ground.again()
+        stream = await testbed.again()
         await nothing_more(await stream.subscribe("reader"))
 
-    async def test_acknowledging_covers_earlier_messages_of_the_same_shard_alone(self, ground: Ground) -> None:
-        await ground.put(5, 3)
-        others = await ground.put(6, 3)
-        await ground.put(5, 3)
-        reader = await ground.stream.subscribe("reader")
+    async def test_acknowledging_covers_earlier_messages_of_the_same_shard_alone(self, testbed: StreamTestbed) -> None:
+        await testbed.put(5, 3)
+        others = await testbed.put(6, 3)
+        await testbed.put(5, 3)
+        reader = await testbed.stream.subscribe("reader")
         given = await drain(reader, 9, ack=False)
         await reader.acknowledge(of_shard(given, 5)[-1:])
         await reader.close()
-        reader = await ground.stream.subscribe("reader")
+        reader = await testbed.stream.subscribe("reader")
         assert ids(await drain(reader, 3)) == ids(others)
         await nothing_more(reader)
 
-    async def test_publishing_the_same_ids_again_changes_nothing(self, ground: Ground) -> None:
-        put = await ground.put(8, 4)
-        published = await ground.stream.publish(put)
+    async def test_publishing_the_same_ids_again_changes_nothing(self, testbed: StreamTestbed) -> None:
+        put = await testbed.put(8, 4)
+        published = await testbed.stream.publish(put)
         assert all(each.duplicate for each in published)
-        reader = await ground.stream.subscribe("reader")
+        reader = await testbed.stream.subscribe("reader")
         given = await drain(reader, 4)
         assert ids(given) == ids(put)
         assert [each.sequence for each in given] == [each.sequence for each in published]
         await nothing_more(reader)
 
-    async def test_durables_do_not_know_of_each_other(self, ground: Ground) -> None:
-        put = await ground.put(9, 3)
-        one, other = await ground.stream.subscribe("one"), await ground.stream.subscribe("other")
+    async def test_durables_do_not_know_of_each_other(self, testbed: StreamTestbed) -> None:
+        put = await testbed.put(9, 3)
+        one, other = await testbed.stream.subscribe("one"), await testbed.stream.subscribe("other")
         assert ids(await drain(one, 3)) == ids(put)
         assert await other.lag() == 3
         assert ids(await drain(other, 3)) == ids(put)
 
-    async def test_a_reader_of_some_shards_is_given_those(self, ground: Ground) -> None:
-        put = {shard: await ground.put(shard, 2) for shard in (0, 1, 2)}
-        reader = await ground.stream.subscribe("reader", [0, 2])
+    async def test_a_reader_of_some_shards_is_given_those(self, testbed: StreamTestbed) -> None:
+        put = {shard: await testbed.put(shard, 2) for shard in (0, 1, 2)}
+        reader = await testbed.stream.subscribe("reader", [0, 2])
         given = await drain(reader, 4)
         assert sorted(ids(given)) == sorted(ids([*put[0], *put[2]]))
         await nothing_more(reader)
         assert await reader.lag() == 0
         await reader.close()
         # The shard that was not read has its own place still.
-        reader = await ground.stream.subscribe("reader", [1, 2])
+        reader = await testbed.stream.subscribe("reader", [1, 2])
         assert ids(await drain(reader, 2)) == ids(put[1])
         await nothing_more(reader)
 
-    async def test_a_new_durable_begins_where_it_is_told_and_a_known_one_goes_on(self, ground: Ground) -> None:
-        put = await ground.put(3, 5)
-        placed = [each.sequence for each in await ground.stream.publish(put)]
-        late = await ground.stream.subscribe("late", [3], from_sequence=placed[3])
+    async def test_a_new_durable_begins_where_it_is_told_and_a_known_one_goes_on(self, testbed: StreamTestbed) -> None:
+        put = await testbed.put(3, 5)
+        placed = [each.sequence for each in await testbed.stream.publish(put)]
+        late = await testbed.stream.subscribe("late", [3], from_sequence=placed[3])
         assert ids(await drain(late, 2)) == ids(put[3:])
         await late.close()
-        late = await ground.stream.subscribe("late", [3], from_sequence=1)
+        late = await testbed.stream.subscribe("late", [3], from_sequence=1)
         await nothing_more(late)
 
-    async def test_lag_counts_what_is_not_acknowledged(self, ground: Ground) -> None:
-        reader = await ground.stream.subscribe("reader")
+    async def test_lag_counts_what_is_not_acknowledged(self, testbed: StreamTestbed) -> None:
+        reader = await testbed.stream.subscribe("reader")
         assert await reader.lag() == 0
-        await ground.put(0, 2)
-        await ground.put(1, 2)
+        await testbed.put(0, 2)
+        await testbed.put(1, 2)
         await comes_to(reader.lag, 4)
         given = await drain(reader, 4, ack=False)
         await comes_to(reader.lag, 4)
         await reader.acknowledge(of_shard(given, 0))
         await comes_to(reader.lag, 2)
 
-    async def test_lags_of_all_durables_are_seen_by_others_and_nothing_is_taken_over(self, ground: Ground) -> None:
-        assert await ground.stream.lags() == []
-        one = await ground.stream.subscribe("one", [0, 1])
-        await ground.stream.subscribe("other", [1])
-        await ground.put(0, 2)
-        await ground.put(1, 3)
+    async def test_lags_of_all_durables_are_seen_by_others_and_nothing_is_taken_over(
+        self, testbed: StreamTestbed
+    ) -> None:
+        assert await testbed.stream.lags() == []
+        one = await testbed.stream.subscribe("one", [0, 1])
+        await testbed.stream.subscribe("other", [1])
+        await testbed.put(0, 2)
+        await testbed.put(1, 3)
         behind = [DurableLag("one", 0, 2), DurableLag("one", 1, 3), DurableLag("other", 1, 3)]
-        await comes_to(ground.stream.lags, behind)
+        await comes_to(testbed.stream.lags, behind)
         given = await drain(one, 5, ack=False)
-        await comes_to(ground.stream.lags, behind)
+        await comes_to(testbed.stream.lags, behind)
         await one.acknowledge(of_shard(given, 1))
-        await comes_to(ground.stream.lags, [behind[0], DurableLag("one", 1, 0), behind[2]])
+        await comes_to(testbed.stream.lags, [behind[0], DurableLag("one", 1, 0), behind[2]])
         # A shard that is not read any more keeps its place.
-        one = await ground.stream.subscribe("one", [1])
-        await ground.put(0, 1)
-        await comes_to(ground.stream.lags, [DurableLag("one", 0, 3), DurableLag("one", 1, 0), behind[2]])
+        one = await testbed.stream.subscribe("one", [1])
+        await testbed.put(0, 1)
+        await comes_to(testbed.stream.lags, [DurableLag("one", 0, 3), DurableLag("one", 1, 0), behind[2]])
 
-    async def test_it_is_known_since_when_the_first_message_behind_a_sequence_waits(self, ground: Ground) -> None:
+    async def test_it_is_known_since_when_the_first_message_behind_a_sequence_waits(
+        self, testbed: StreamTestbed
+    ) -> None:
         before = datetime.now(UTC) - _CLOCKS_APART
-        assert await ground.stream.came_at(4, 0) is None
-        put = await ground.put(4, 2)
-        await ground.put(5, 1)
-        more = await ground.put(4, 1)
-        first, second, third = [each.sequence for each in await ground.stream.publish([*put, *more])]
-        times = [await ground.stream.came_at(4, after) for after in (0, first, second)]
+        assert await testbed.stream.came_at(4, 0) is None
+        put = await testbed.put(4, 2)
+        await testbed.put(5, 1)
+        more = await testbed.put(4, 1)
+        first, second, third = [each.sequence for each in await testbed.stream.publish([*put, *more])]
+        times = [await testbed.stream.came_at(4, after) for after in (0, first, second)]
         known = [time for time in times if time is not None]
         assert len(known) == 3
         assert before < known[0] <= known[1] <= known[2] < datetime.now(UTC) + _CLOCKS_APART
-        assert await ground.stream.came_at(4, third) is None
-        assert await ground.stream.came_at(6, 0) is None
+        assert await testbed.stream.came_at(4, third) is None
+        assert await testbed.stream.came_at(6, 0) is None
 
-    async def test_the_state_says_what_the_stream_holds(self, ground: Ground) -> None:
-        before = await ground.stream.state()
+    async def test_the_state_says_what_the_stream_holds(self, testbed: StreamTestbed) -> None:
+        before = await testbed.stream.state()
         assert (before.messages, before.first_sequence) == (0, before.last_sequence + 1)
-        await ground.put(0, 3)
-        after = await ground.stream.state()
-        assert (after.name, after.created) == (ground.stream.name, before.created)
+        await testbed.put(0, 3)
+        after = await testbed.stream.state()
+        assert (after.name, after.created) == (testbed.stream.name, before.created)
         assert (after.messages, after.last_sequence - before.last_sequence) == (3, 3)
-        assert await (await ground.again()).state() == after
+        assert await (await testbed.again()).state() == after
 
-    async def test_places_tell_which_message_stands_there(self, ground: Ground) -> None:
-        put = {shard: await ground.put(shard, 3) for shard in (0, 7)}
-        given = await drain(await ground.stream.subscribe("reader"), 6)
+    async def test_places_tell_which_message_stands_there(self, testbed: StreamTestbed) -> None:
+        put = {shard: await testbed.put(shard, 3) for shard in (0, 7)}
+        given = await drain(await testbed.stream.subscribe("reader"), 6)
         placed = {Place(each.message.shard, each.sequence): each.message.message_id for each in given}
         nowhere = Place(0, max(place.sequence for place in placed) + 5)
-        assert await ground.stream.ids_at([*placed, nowhere]) == placed
+        assert await testbed.stream.ids_at([*placed, nowhere]) == placed
         other = Place(3, next(iter(placed)).sequence)
-        assert await ground.stream.ids_at([other]) == {}
-        ends = await ground.stream.ends()
+        assert await testbed.stream.ids_at([other]) == {}
+        ends = await testbed.stream.ends()
         assert sorted(ends.values()) == sorted(messages[-1].message_id for messages in put.values())
         assert ends.items() <= placed.items()
 
-    async def test_a_stream_that_was_wiped_is_another_one(self, ground: Ground) -> None:
-        await ground.put(0, 3)
-        before = await ground.stream.state()
-        reader = await ground.stream.subscribe("reader")
+    async def test_a_stream_that_was_wiped_is_another_one(self, testbed: StreamTestbed) -> None:
+        await testbed.put(0, 3)
+        before = await testbed.stream.state()
+        reader = await testbed.stream.subscribe("reader")
         await drain(reader, 3)
-        await ground.stream.wipe()
-        after = await ground.stream.state()
+        await testbed.stream.wipe()
+        after = await testbed.stream.state()
         assert after.created != before.created
         await told_of_its_end(reader)
-        reader = await ground.stream.subscribe("reader")
+        reader = await testbed.stream.subscribe("reader")
         if self.keeps_messages:
             assert after.messages == 0
-            put = await ground.put(0, 1)
+            put = await testbed.put(0, 1)
             assert ids(await drain(reader, 1)) == ids(put)
         else:
             assert len(await drain(reader, 3)) == 3
 
-    async def test_readers_are_those_who_wait_for_messages(self, ground: Ground) -> None:
-        one, other = await ground.stream.subscribe("one", [0, 1]), await ground.stream.subscribe("other", [1])
+    async def test_readers_are_those_who_wait_for_messages(self, testbed: StreamTestbed) -> None:
+        one, other = await testbed.stream.subscribe("one", [0, 1]), await testbed.stream.subscribe("other", [1])
         await nothing_more(one)
         await nothing_more(other)
         both = {"one", "other"} if self.knows_readers else set()
-        await comes_to(ground.stream.readers, both)
+        await comes_to(testbed.stream.readers, both)
         await other.close()
-        await comes_to(ground.stream.readers, both - {"other"})
+        await comes_to(testbed.stream.readers, both - {"other"})
 
-    async def test_a_durable_that_was_forgotten_begins_anew(self, ground: Ground) -> None:
-        put = await ground.put(0, 2)
-        reader = await ground.stream.subscribe("reader")
+    async def test_a_durable_that_was_forgotten_begins_anew(self, testbed: StreamTestbed) -> None:
+        put = await testbed.put(0, 2)
+        reader = await testbed.stream.subscribe("reader")
         await drain(reader, 2)
-        await ground.stream.forget("reader")
-        await ground.stream.forget("never-there")
+        await testbed.stream.forget("reader")
+        await testbed.stream.forget("never-there")
         await told_of_its_end(reader)
-        assert ids(await drain(await ground.stream.subscribe("reader"), 2)) == ids(put)
+        assert ids(await drain(await testbed.stream.subscribe("reader"), 2)) == ids(put)
 
-    async def test_a_closed_subscription_gives_nothing(self, ground: Ground) -> None:
-        await ground.put(0, 1)
-        reader = await ground.stream.subscribe("reader")
+    async def test_a_closed_subscription_gives_nothing(self, testbed: StreamTestbed) -> None:
+        await testbed.put(0, 1)
+        reader = await testbed.stream.subscribe("reader")
         await reader.close()
         with pytest.raises(NotFound):
             await reader.fetch(1, SOON)
 
-    async def test_tenants_keep_their_names(self, ground: Ground) -> None:
-        put = [*await ground.put(1, 1, "acme.health-1_x"), *await ground.put(1, 1, "acme")]
-        given = await drain(await ground.stream.subscribe("reader"), 2)
+    async def test_tenants_keep_their_names(self, testbed: StreamTestbed) -> None:
+        put = [*await testbed.put(1, 1, "acme.health-1_x"), *await testbed.put(1, 1, "acme")]
+        given = await drain(await testbed.stream.subscribe("reader"), 2)
         assert [each.message.tenant_id for each in given] == ["acme.health-1_x", "acme"]
         assert [each.message for each in given] == put
 
-    async def test_a_name_that_no_durable_can_have_is_refused(self, ground: Ground) -> None:
+    async def test_a_name_that_no_durable_can_have_is_refused(self, testbed: StreamTestbed) -> None:
         for name in ("", "a.b", "a b", "x" * 129):
             with pytest.raises(InputError):
-                await ground.stream.subscribe(name)
+                await testbed.stream.subscribe(name)

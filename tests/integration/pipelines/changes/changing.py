@@ -1,11 +1,11 @@
-"""A ground of tasks with changes on it: what a worker writes depends on what the test says the world is like."""
+"""A testbed of tasks with changes on it: what a worker writes depends on what the test says the world is like."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from tests.integration.pipelines.tasks.task_testbed import Ground
+from tests.integration.pipelines.tasks.task_testbed import TaskTestbed
 
 from noetl.kernel.ledger.history import History
 from noetl.model.ids import SnowflakeGenerator
@@ -26,7 +26,7 @@ publish: [orders, clean, priced, totals]
 """
 
 
-class Changing(Ground):
+class Changing(TaskTestbed):
     """One organization's engine and what changes its data."""
 
     def __init__(self, *given: Any, **options: Any) -> None:

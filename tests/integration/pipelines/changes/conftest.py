@@ -1,4 +1,4 @@
-"""A ground for every test: its own database, an engine of tasks, and what changes data on it."""
+"""A testbed for every test: its own database, an engine of tasks, and what changes data on it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from noetl.kernel.ledger.postgres.ledger import PostgresLedger
 
 
 @pytest.fixture
-async def ground(database: Database, ledger: PostgresLedger, tmp_path: Path) -> AsyncIterator[Changing]:
-    """The test's ground."""
-    ground = Changing(database, ledger, tmp_path / "dag")
-    yield ground
-    await ground.engine.close()
+async def testbed(database: Database, ledger: PostgresLedger, tmp_path: Path) -> AsyncIterator[Changing]:
+    """The test's testbed."""
+    testbed = Changing(database, ledger, tmp_path / "dag")
+    yield testbed
+    await testbed.engine.close()

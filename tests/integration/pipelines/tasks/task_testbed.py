@@ -47,7 +47,7 @@ publish: [totals]
 """
 
 
-class Ground:
+class TaskTestbed:
     """One organization's engine, and what a test asks of it."""
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
-from tests.integration.pipelines.tasks.task_testbed import Ground
+from tests.integration.pipelines.tasks.task_testbed import TaskTestbed
 
 from noetl.engine.dispatch.polling import Signal
 from noetl.errors import ConfigError, NotFound, Unavailable
@@ -89,14 +89,14 @@ class Queue:
         await until(is_empty, "an empty queue", within=20)
 
 
-async def test_a_worker_of_another_process_is_woken_through_the_queue(ground: Ground, queue: Queue) -> None:
+async def test_a_worker_of_another_process_is_woken_through_the_queue(testbed: TaskTestbed, queue: Queue) -> None:
     """INV-160."""
     signal = Signal()
     near = queue.wakeups(Signal(), "dispatcher")
     far = queue.wakeups(signal, "dispatcher")
-    options = {"payloads": ground.payloads, "poll_seconds": 600.0}
-    sending = Ground(ground.database, ground.ledger, ground.home, node=5, wakeups=near, **options)
-    working = Ground(ground.database, ground.ledger, ground.home, node=6, wakeups=far, signal=signal, **options)
+    options = {"payloads": testbed.payloads, "poll_seconds": 600.0}
+    sending = TaskTestbed(testbed.database, testbed.ledger, testbed.home, node=5, wakeups=near, **options)
+    working = TaskTestbed(testbed.database, testbed.ledger, testbed.home, node=6, wakeups=far, signal=signal, **options)
     far.listen()
     claim = asyncio.create_task(working.tasks.claim("worker", ("dispatcher",), 100, 60))
     await far._needed[queue.url].wait()
@@ -180,7 +180,7 @@ async def test_a_queue_that_is_not_there_or_does_not_answer_says_so(moto_url: st
         SqsWakeups({}, Signal())
 
 
-async def test_a_retry_wakes_workers_again(ground: Ground) -> None:
+async def test_a_retry_wakes_workers_again(testbed: TaskTestbed) -> None:
     heard: list[str] = []
 
     class Noting:
@@ -196,7 +196,9 @@ async def test_a_retry_wakes_workers_again(ground: Ground) -> None:
         async def close(self) -> None:
             return None
 
-    noting = Ground(ground.database, ground.ledger, ground.home, node=5, payloads=ground.payloads, wakeups=Noting())
+    noting = TaskTestbed(
+        testbed.database, testbed.ledger, testbed.home, node=5, payloads=testbed.payloads, wakeups=Noting()
+    )
     await noting.deploy()
     (grant,) = await noting.claim()
     assert heard == [grant.lease.task_id]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from tests.integration.pipelines.tasks.task_testbed import Ground
+from tests.integration.pipelines.tasks.task_testbed import TaskTestbed
 from tests.unit.pipelines.works import lake_of
 
 from noetl.errors import NotFound, Unavailable
@@ -72,21 +72,21 @@ class Operator:
 
 
 class Bench:
-    """A worker's attempts on a ground of the test's own."""
+    """A worker's attempts on a testbed of the test's own."""
 
-    def __init__(self, ground: Ground, lake: Path) -> None:
-        self.ground = ground
+    def __init__(self, testbed: TaskTestbed, lake: Path) -> None:
+        self.testbed = testbed
         self.operator = Operator()
         self.told: list[tuple[str, str | None]] = []
         self.files = lake_of(lake)
         runner = InProcess({"made_up": self.operator}, TableWriter(self.files))
         clock = asyncio.get_running_loop().time
-        self.heartbeats: Heartbeats[TaskLease] = Heartbeats(ground.tasks, every_seconds=0.02, clock=clock)
+        self.heartbeats: Heartbeats[TaskLease] = Heartbeats(testbed.tasks, every_seconds=0.02, clock=clock)
         self.attempts = Attempts(
-            ground.scope,
-            ground.tasks,
-            ground.payloads,
-            Manifests(ground.scope, ground.payloads),
+            testbed.scope,
+            testbed.tasks,
+            testbed.payloads,
+            Manifests(testbed.scope, testbed.payloads),
             {"dispatcher": runner},
             Secrets(),
             self.heartbeats,
@@ -96,8 +96,8 @@ class Bench:
 
     async def granted(self) -> TaskGrant:
         """Deploy a DAG of one job and claim its task."""
-        await self.ground.deploy(APPENDING)
-        (grant,) = await self.ground.claim()
+        await self.testbed.deploy(APPENDING)
+        (grant,) = await self.testbed.claim()
         return grant
 
     async def begin(self, *grants: TaskGrant) -> asyncio.Task[None]:
@@ -108,15 +108,15 @@ class Bench:
         return working
 
     async def task(self, grant: TaskGrant) -> TaskRow:
-        return await self.ground.task(grant.lease.task_id)
+        return await self.testbed.task(grant.lease.task_id)
 
     async def ids(self) -> list[int]:
         """Return the ids that a reader of the only generation finds, partition by partition."""
-        datasets = Datasets(self.ground.database, self.ground.payloads, self.ground.ledger)
-        dataset = await datasets.find(self.ground.scope, "shop.orders.0")
-        (generation,) = await datasets.generations(self.ground.scope, dataset.dataset_uuid)
-        parts = await datasets.partitions(self.ground.scope, generation.dataset_version)
-        manifests = await datasets.manifests(self.ground.scope, parts)
+        datasets = Datasets(self.testbed.database, self.testbed.payloads, self.testbed.ledger)
+        dataset = await datasets.find(self.testbed.scope, "shop.orders.0")
+        (generation,) = await datasets.generations(self.testbed.scope, dataset.dataset_uuid)
+        parts = await datasets.partitions(self.testbed.scope, generation.dataset_version)
+        manifests = await datasets.manifests(self.testbed.scope, parts)
         found: list[int] = []
         for one in manifests:
             found += (await self.files.read(one.files, schema_of(one.schema))).column("id").to_pylist()
@@ -125,11 +125,11 @@ class Bench:
 
 @pytest.fixture
 async def bench(database: Database, ledger: PostgresLedger, tmp_path: Path) -> AsyncIterator[Bench]:
-    ground = Ground(database, ledger, tmp_path / "dag")
-    bench = Bench(ground, tmp_path / "lake")
+    testbed = TaskTestbed(database, ledger, tmp_path / "dag")
+    bench = Bench(testbed, tmp_path / "lake")
     yield bench
     await bench.heartbeats.stop()
-    await ground.engine.close()
+    await testbed.engine.close()
 
 
 async def test_what_an_attempt_made_is_committed_with_its_log(bench: Bench) -> None:
@@ -183,14 +183,14 @@ async def test_an_attempt_that_takes_too_long_is_stopped_and_fails_as_late(bench
 
 async def test_two_appends_at_once_bring_each_key_once(bench: Bench) -> None:
     await bench.attempts.work([await bench.granted()])
-    ground = bench.database_testbed
-    await ground.drain()
-    (version,) = await ground.dags.versions(ground.scope, "shop")
-    assert (await ground.engine.runs.finished(ground.scope, version.deploy_execution_id, 10)).status == "completed"
-    await ground.dags.activate(ground.scope, "shop", version.dag_version_id, by="tests")
+    testbed = bench.database_testbed
+    await testbed.drain()
+    (version,) = await testbed.dags.versions(testbed.scope, "shop")
+    assert (await testbed.engine.runs.finished(testbed.scope, version.deploy_execution_id, 10)).status == "completed"
+    await testbed.dags.activate(testbed.scope, "shop", version.dag_version_id, by="tests")
     for _ in "ab":
-        await ground.engine.runs.emit(ground.scope, "shop", "orders", requested_by="test")
-    grants = await ground.claim()
+        await testbed.engine.runs.emit(testbed.scope, "shop", "orders", requested_by="test")
+    grants = await testbed.claim()
     # Both build on the same version of the partition, so that the second to come finds another.
     assert [part.version for grant in grants for target in grant.targets for part in target.parts] == [1, 1]
     for grant, rows in zip(grants, ([1, 2, 3], [3, 4]), strict=True):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.integration.pipelines.tasks.task_testbed import Ground
+from tests.integration.pipelines.tasks.task_testbed import TaskTestbed
 from tests.unit.pipelines.works import lake_of
 
 from noetl.errors import NotFound
@@ -56,48 +56,52 @@ class NoSecrets:
 
 
 @pytest.fixture
-async def ground(database: Database, ledger: PostgresLedger, tmp_path: Path) -> AsyncIterator[Ground]:
-    ground = Ground(database, ledger, tmp_path / "dag")
-    yield ground
-    await ground.engine.close()
+async def testbed(database: Database, ledger: PostgresLedger, tmp_path: Path) -> AsyncIterator[TaskTestbed]:
+    testbed = TaskTestbed(database, ledger, tmp_path / "dag")
+    yield testbed
+    await testbed.engine.close()
 
 
-def worker(ground: Ground, operator: Turning, lake: Path, drain_seconds: float) -> TaskWorker:
+def worker(testbed: TaskTestbed, operator: Turning, lake: Path, drain_seconds: float) -> TaskWorker:
     """Return a worker with a single slot."""
     runner = InProcess({"made_up": operator}, TableWriter(lake_of(lake)))
     return TaskWorker(
-        "tests", ground.scope, ground.tasks, ground.payloads, {"dispatcher": runner}, NoSecrets(),
+        "tests", testbed.scope, testbed.tasks, testbed.payloads, {"dispatcher": runner}, NoSecrets(),
         slots=1, drain_seconds=drain_seconds, poll_seconds=0.2,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("listens", [True, False])
-async def test_a_worker_that_is_to_stop_asks_its_turns_to_end(ground: Ground, tmp_path: Path, listens: bool) -> None:
+async def test_a_worker_that_is_to_stop_asks_its_turns_to_end(
+    testbed: TaskTestbed, tmp_path: Path, listens: bool
+) -> None:
     """INV-67."""
-    await ground.deploy(DAG.replace("LISTENS", str(listens).lower()))
+    await testbed.deploy(DAG.replace("LISTENS", str(listens).lower()))
     operator = Turning()
-    working = worker(ground, operator, tmp_path, 100.0 if listens else 0.1)
+    working = worker(testbed, operator, tmp_path, 100.0 if listens else 0.1)
     running = asyncio.create_task(working.run())
     async with asyncio.timeout(30):
         await operator.begun.wait()
         await operator.others.wait()  # a turn takes no slot from the others
         await working.stop()
         await running
-    (task,) = await ground.rows("SELECT task_id::text, status, available_at, error FROM noetl.task WHERE job = 'ticks'")
+    (task,) = await testbed.rows(
+        "SELECT task_id::text, status, available_at, error FROM noetl.task WHERE job = 'ticks'"
+    )
     if listens:
         assert (task["status"], task["available_at"]) == ("Completed", None)
-        assert (await ground.rows("SELECT state FROM noetl.operator_state"))[0][0] == '{"stopped": true}'
+        assert (await testbed.rows("SELECT state FROM noetl.operator_state"))[0][0] == '{"stopped": true}'
     else:
         assert (task["status"], task["error"]) == ("Failed", "it was stopped")
         assert task["available_at"] is not None, "another worker takes it up at once"
 
 
-async def test_a_turn_that_begins_while_its_worker_stops_is_asked_at_once(ground: Ground, tmp_path: Path) -> None:
-    await ground.deploy(DAG.replace("LISTENS", "true"))
+async def test_a_turn_that_begins_while_its_worker_stops_is_asked_at_once(testbed: TaskTestbed, tmp_path: Path) -> None:
+    await testbed.deploy(DAG.replace("LISTENS", "true"))
     operator = Turning()
-    working = worker(ground, operator, tmp_path, 100.0)
+    working = worker(testbed, operator, tmp_path, 100.0)
     running = asyncio.create_task(working.run())
-    fetch = ground.payloads.fetch
+    fetch = testbed.payloads.fetch
     fetching, go = asyncio.Event(), asyncio.Event()
 
     async def slowly(*told: Any) -> bytes:
@@ -105,7 +109,7 @@ async def test_a_turn_that_begins_while_its_worker_stops_is_asked_at_once(ground
         await go.wait()
         return await fetch(*told)
 
-    ground.payloads.fetch = slowly  # type: ignore[method-assign]
+    testbed.payloads.fetch = slowly  # type: ignore[method-assign]
     async with asyncio.timeout(30):
         await fetching.wait()
         await working.stop()

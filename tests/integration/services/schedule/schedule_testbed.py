@@ -33,7 +33,7 @@ async def nothing(slot: SlotRun) -> Outcome:
     return Outcome()
 
 
-class Ground:
+class ScheduleTestbed:
     """The schedules of a test."""
 
     def __init__(self, database: Database, ledger: PostgresLedger) -> None:
