@@ -3,7 +3,7 @@
 A fence says what is done with it: `yaml` is a playbook that has no problems, `yaml run` one that is run, followed by what
 it came to as `json came to`; `yaml old` has old spellings and no errors, `yaml wrong` has errors; `yaml dag` is a DAG
 without problems, `yaml dag wrong` one with errors; `yaml view` is a view without problems; `yaml settings` is a
-settings file, `yaml alerts` one of alerts. `sh` is run; `sh ignore: REASON` is not.
+settings file, `yaml alerts` one of alerts. `sh` is run; `sh ignore: REASON` is not. `python` is not run: it shows what other tools look like.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from noetl.testing.engines.playbooks import Playbooks
 from noetl.testing.servers.postgres import quick_place
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "coming-from").glob("*.md")])
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOTES = {
     "yaml": {"", "run", "old", "wrong", "dag", "dag wrong", "view", "settings", "alerts"},
@@ -43,6 +43,7 @@ NOTES = {
     "sh": {""},
     "text": {""},
     "sql": {""},
+    "python": {""},
 }
 PLAYBOOK_NOTES = ("", "run", "old", "wrong")
 DAG_NOTES = ("dag", "dag wrong")
@@ -51,7 +52,7 @@ PAGE_SECONDS = 600
 """How long the commands of a page may take; where Spark is among them, most of it is its start."""
 EVENTS_ALONE = {"event-lake.md", "replay-on-spark.md"}
 """Pages that bring the lake up to date and ask for no facts; the README's commands make those."""
-LONG = {"event-lake.md", "lineage.md", "replay-on-spark.md", "sources.md"}
+LONG = {"event-lake.md", "lineage.md", "replay-on-spark.md", "sources.md", "tutorial.md"}
 """Pages whose commands last longer than 20 seconds, most of it for Spark."""
 INSTALLED = {"sources.md"}
 """Pages with the `noetl` that is installed: the quick one resumes a source before the turn that was to stop has ended."""
