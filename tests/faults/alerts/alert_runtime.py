@@ -11,7 +11,7 @@ from noetl.runtime.assembly.alerts import evaluate_alerts, sender_of
 from noetl.runtime.settings.declaration import Settings
 from noetl.runtime.wiring import Runtime, open_runtime
 
-LEASE_SECONDS = 0.5
+LEASE_SECONDS = 1.0
 CHANNELS = ("first", "second")
 
 

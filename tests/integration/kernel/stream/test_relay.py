@@ -248,7 +248,7 @@ async def test_two_relays_share_the_shards_and_one_that_stops_is_replaced(
 async def test_what_is_no_longer_in_the_ledger_is_passed_over_and_said(
     database: Database, ledger: PostgresLedger, owner_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "noetl.stream")
+    caplog.set_level(logging.INFO, "noetl.kernel.stream")
     long_ago = int(datetime(2025, 3, 5, tzinfo=UTC).timestamp() * 1000)
     old = Drafts(HOME, SnowflakeGenerator(7, lambda: long_ago).mint)
     for _ in range(40):

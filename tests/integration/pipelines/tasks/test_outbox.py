@@ -129,7 +129,7 @@ async def test_a_dead_row_fails_its_run(database: Database, ledger: PostgresLedg
     ended = await testbed.engine.runs.settle(testbed.scope, run)
     assert (ended.status, ended.error) == (
         "failed",
-        "route_event could not be delivered: Unavailable: it does not answer",
+        "route_event could not be delivered: OutsideUnavailable: it does not answer",
     )
 
 

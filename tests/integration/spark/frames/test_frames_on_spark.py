@@ -200,4 +200,4 @@ async def test_a_lane_that_dies_gives_its_frame_to_the_next_attempt(on_spark: Pl
     assert state.status == "COMPLETED", state.error
     assert state.results["each"].data["results"] == [1, 2, 3]
     events = Counter(event["event_type"] for event in await on_spark.events(state.execution_id))
-    assert (events["command.returned"], events["frame.abandoned"], events["frame.committed"]) == (1, 1, 3)
+    assert (events["command.attempt_failed"], events["frame.abandoned"], events["frame.committed"]) == (1, 1, 3)
