@@ -182,7 +182,7 @@ FENCES: Final = (
     _fence("command.failed", "command", "expired", only="long"),
     _fence("command.attempt_failed", "command", "held", rare=True),
     _fence("command.abandoned", "command", "expired"),
-    _fence("command.abandoned", "frame", "held", "expired"),
+    _fence("command.abandoned", "frame", "held", "expired", rare=True),
     _fence("command.returned", "command", "held"),
     _fence("command.returned", "frame", "held", "expired"),
     _fence("command.stalled", "command", "held"),
