@@ -180,8 +180,11 @@ async def _happen(world: World, people: People, fault: Fault) -> None:
                 world.start(fault.who)
         case "pause" if process is not None:
             process.freeze()
-            await asyncio.sleep(fault.seconds)
-            process.thaw()
+            try:
+                await asyncio.sleep(fault.seconds)
+            finally:
+                # Also where everything has ended meanwhile: what stands still cannot be cancelled.
+                process.thaw()
         case "clock":
             world.clock.step(fault.seconds)
         case "store_away":
