@@ -26,6 +26,7 @@ from noetl.spark.drivers.protocol import (
     Answer,
     AskToStop,
     Broken,
+    Done,
     FromDriver,
     Interrupt,
     InterruptLeft,
@@ -48,6 +49,8 @@ from noetl.spark.lake.storage import Lake
 from noetl.spark.session.jvm import die_with_parent
 from noetl.spark.session.modes import Mode, open_mode
 
+_END_SECONDS: Final = 10.0
+"""How long the end of this process is waited for at most once its JVM is lost."""
 _AGAIN_SECONDS: Final = 0.25
 """How often an interrupt is repeated until its work has ended, since a job may be just about to start."""
 
@@ -125,10 +128,17 @@ def _serve(channel: Channel, mode: Mode, opened: Open) -> None:
     threading.Thread(target=_repeat_interrupts, args=(mode,), name="interrupts", daemon=True).start()
     threading.Thread(target=_end_when_lost, args=(mode,), name="lost", daemon=True).start()
     spark_log = logs.SparkLog(Path(opened.scratch, "spark.log"))
-    runs = Runs(mode, opened.options, spark_log, channel.send)
+
+    def answer(message: FromDriver) -> None:
+        if isinstance(message, Done) and message.result.status == "error" and not mode.answers():
+            # Told now, it would count as an error of the work, and the next one would come to a Spark that is gone.
+            threading.Event().wait(_END_SECONDS)
+        channel.send(message)
+
+    runs = Runs(mode, opened.options, spark_log, answer)
     own = opened.options
     lake = Lake(root=own.lake_root, options=own.lake_options, native=own.lake_native)
-    errands = Errands(mode, lake, spark_log, channel.send)
+    errands = Errands(mode, lake, spark_log, answer)
     while True:
         message = channel.messages.get()
         if isinstance(message, UseCode):

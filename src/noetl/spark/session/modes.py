@@ -58,6 +58,10 @@ class Mode(Protocol):
         """Return when Spark was lost and nothing can run on it any more; for ever otherwise."""
         ...
 
+    def answers(self) -> bool:
+        """Tell whether Spark answers; work that failed may be the first to notice that it was lost."""
+        ...
+
     def close(self) -> None:
         """End the session and what was started for it."""
         ...
@@ -123,6 +127,15 @@ class Classic:
         self._jvm.process.wait()
         if self._closing:
             threading.Event().wait()
+
+    def answers(self) -> bool:
+        """Tell whether the JVM answers: its sockets are closed a moment before its end can be waited for."""
+        jvm: Any = self._context._jvm
+        try:
+            jvm.java.lang.System.currentTimeMillis()
+        except Exception:
+            return self._closing
+        return True
 
     def close(self) -> None:
         """Stop the context and the JVM."""
@@ -197,6 +210,10 @@ class Connect:
     def wait_until_lost(self) -> None:
         """Never return: the server is not ours, and it may be back for the next attempt."""
         threading.Event().wait()
+
+    def answers(self) -> bool:
+        """Say yes: a server that is away for one work may be back for the next."""
+        return True
 
     def close(self) -> None:
         """End our sessions; the server stays."""

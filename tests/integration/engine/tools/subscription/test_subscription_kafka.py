@@ -28,7 +28,7 @@ def drain(call_of: CallOf, credentials: dict[str, Credential]) -> Drain:
     credentials["broker"] = Credential("broker", "kafka", {"brokers": ADDRESS})
 
     async def run(*, recorded: bool = True, auth: str | None = "broker", **options: Any) -> Outcome:
-        given = {"source": "kafka", "topic": "orders", "group": "shop", "timeout_ms": 20_000, **options}
+        given = {"source": "kafka", "topic": "orders", "group": "shop", "timeout_ms": 40_000, **options}
         settling = Settling()
         call = msgspec.structs.replace(call_of("subscription", options=given, auth=auth), settling=settling)
         outcome = await tool.run(call)
