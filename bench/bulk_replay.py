@@ -17,7 +17,7 @@ from noetl.kernel.replay.as_of import AsOf
 from noetl.kernel.replay.replay import ReplayedState
 from noetl.model.mark import Mark
 from noetl.runtime.spark.bulk_replay import Source, open_bulk_replay
-from noetl.runtime.spark.event_lake import open_event_lake
+from noetl.runtime.spark.event_lake.lake import open_event_lake
 
 EXECUTIONS: Final = 20_000
 ROUNDS: Final = 3

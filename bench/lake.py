@@ -16,7 +16,7 @@ from bench.figure import Figure, alternating
 from bench.pipeline_testbed import PipelineTestbed, open_pipeline_testbed
 from noetl.model.mark import Mark
 from noetl.model.stream import execution_stream
-from noetl.runtime.spark.event_lake import EventLake, open_event_lake
+from noetl.runtime.spark.event_lake.lake import EventLake, open_event_lake
 from noetl.testing.samples.drafts import Drafts
 
 EXECUTIONS: Final = 10_000

@@ -9,6 +9,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 README_LINES = 150
 SOURCE_LINES = 500
 TEST_LINES = 800
+FOLDER_MODULES, SUB_FOLDERS, FAMILY = 16, 14, 3
 BANNED_NAMES = re.compile(r"(^|/)(utils?|common|helpers?|misc|base|core|manager|legacy|v2)(\.py|/)")
 LEFT_OVER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 LEASE_RULES = re.compile(r"SKIP LOCKED|lease_until\s*(<|>|=|\bIS\b)|lease_token\s*(<|=|\bIS\b)")
@@ -74,6 +76,35 @@ def sizes() -> Iterator[str]:
     readme = len((ROOT / "README.md").read_text().splitlines())
     if readme >= README_LINES:
         yield f"README.md: {readme} lines, and it must stay under {README_LINES}"
+
+
+def shape() -> Iterator[str]:
+    """Folders of the package can be read at a glance, names carry no hierarchy, and each folder says what it is for."""
+    package = ROOT / "src/noetl"
+    modules: dict[Path, list[str]] = defaultdict(list)
+    folders: dict[Path, set[str]] = defaultdict(set)
+    for path in tracked("src/noetl/*.py"):
+        modules[path.parent].append(path.stem)
+        for folder in (parent for parent in path.parents if parent != package and package in parent.parents):
+            folders[folder.parent].add(folder.name)
+    for folder, names in sorted(modules.items()):
+        place = folder.relative_to(ROOT)
+        own = [name for name in names if not name.startswith("__")]
+        if len(own) > FOLDER_MODULES:
+            yield f"{place}: {len(own)} modules, more than {FOLDER_MODULES}"
+        for prefix, count in Counter(name.partition("_")[0] for name in own).items():
+            if count >= FAMILY:
+                yield f"{place}: {count} modules named {prefix}*, which should be a folder"
+        start = folder / "__init__.py"
+        if (
+            folder != package
+            and "migrations" not in folder.parts
+            and (not start.is_file() or not ast.get_docstring(ast.parse(start.read_text())))
+        ):
+            yield f"{place}: its __init__ does not say what goes in, what comes out and what it never does"
+    for folder, names in sorted(folders.items()):
+        if len(names) > SUB_FOLDERS:
+            yield f"{folder.relative_to(ROOT)}: {len(names)} folders, more than {SUB_FOLDERS}"
 
 
 def manners() -> Iterator[str]:
@@ -237,7 +268,7 @@ def attacks() -> Iterator[str]:
 
 def main() -> int:
     """Run all checks."""
-    checks = (invariants, fault_points, sizes, manners, servers, leases, locks, generated, schema, attacks)
+    checks = (invariants, fault_points, sizes, shape, manners, servers, leases, locks, generated, schema, attacks)
     problems = [problem for check in checks for problem in check()]
     for problem in problems:
         sys.stderr.write(problem + "\n")

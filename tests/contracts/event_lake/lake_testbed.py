@@ -19,8 +19,8 @@ from noetl.pipelines.catalog.datasets.reader import Datasets
 from noetl.pipelines.datasets.streamed import Streamed
 from noetl.pipelines.tasks.engine import TaskEngine
 from noetl.runtime.settings.declaration import Settings
-from noetl.runtime.spark.event_lake import EventLake
-from noetl.runtime.spark.event_lake_programs import Driving, SparkDrivers
+from noetl.runtime.spark.event_lake.lake import EventLake
+from noetl.runtime.spark.event_lake.programs import Driving, SparkDrivers
 from noetl.spark.drivers.process import Answering
 from noetl.spark.drivers.protocol import RunProgram, WorkResult
 from noetl.spark.lake.storage import Lake

@@ -13,8 +13,8 @@ from tests.contracts.event_lake.lake_testbed import AnsweringDrivers, LakeTestbe
 from noetl.errors import NoetlError
 from noetl.model.ids import snowflake_at
 from noetl.pipelines.tasks.engine import TaskEngine
-from noetl.runtime.spark.event_lake import EventLake
-from noetl.runtime.spark.event_lake_answers import LakeDesk
+from noetl.runtime.spark.event_lake.answers import LakeDesk
+from noetl.runtime.spark.event_lake.lake import EventLake
 from noetl.spark.event_lake.facts.catalogue import FACTS
 from noetl.testing.engines.pipelines import Row
 from noetl.testing.engines.playbooks import Playbooks

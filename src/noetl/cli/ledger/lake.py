@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from noetl.runtime.spark.event_lake import EventLake
+    from noetl.runtime.spark.event_lake.lake import EventLake
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -189,7 +189,7 @@ def as_of(point: str, as_json: bool) -> None:
 @asynccontextmanager
 async def _lake() -> AsyncIterator[EventLake]:
     from noetl.runtime.config import load_settings
-    from noetl.runtime.spark.event_lake import open_event_lake
+    from noetl.runtime.spark.event_lake.lake import open_event_lake
     from noetl.runtime.wiring import open_runtime
 
     async with open_runtime(load_settings()) as runtime, open_event_lake(runtime) as one:

@@ -21,8 +21,8 @@ from noetl.pipelines.tasks.jobs import JobFacts
 from noetl.runtime.assembly.engine import producer_of
 from noetl.runtime.assembly.pipelines import lake_of, open_pipelines
 from noetl.runtime.settings.spark import spark_options
-from noetl.runtime.spark.event_lake_answers import Told
-from noetl.runtime.spark.event_lake_programs import LakePrograms, ProgramFailed, SparkDrivers
+from noetl.runtime.spark.event_lake.answers import Told
+from noetl.runtime.spark.event_lake.programs import LakePrograms, ProgramFailed, SparkDrivers
 from noetl.runtime.wiring import Runtime
 from noetl.services.retention.lake_prefix import LakePrefixes
 from noetl.spark.drivers.pool import Drivers

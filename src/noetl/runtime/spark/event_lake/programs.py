@@ -1,4 +1,4 @@
-"""Programs over the event lake, run in a Spark driver of the organization while a desk of this process answers them."""
+"""Programs over the event lake, run in a Spark driver of the organization while `answers` in this process serves what they ask for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from noetl.model.stream import Scope
 from noetl.pipelines.catalog.datasets.reader import Datasets
 from noetl.pipelines.datasets.streamed import Streamed
 from noetl.pipelines.tasks.jobs import JobFacts
-from noetl.runtime.spark.event_lake_answers import LakeDesk, Told
+from noetl.runtime.spark.event_lake.answers import LakeDesk, Told
 from noetl.runtime.spark.ledger_access import ledger_reach
 from noetl.runtime.wiring import Runtime
 from noetl.spark.drivers.process import LOST, Answering
