@@ -138,7 +138,7 @@ async def test_what_an_attempt_made_is_committed_with_its_log(bench: Bench) -> N
     task = await bench.task(grant)
     assert task.status == "Completed"
     assert task.logs_ref is not None
-    assert await bench.database_testbed.payloads.fetch(bench.database_testbed.scope, task.logs_ref) == b"made up\n"
+    assert await bench.testbed.payloads.fetch(bench.testbed.scope, task.logs_ref) == b"made up\n"
     assert bench.told == [("Running", None), ("Completed", None)]
     assert bench.operator.secrets == {"api": {"token": "api"}}
     assert (await bench.ids(), bench.heartbeats.count) == ([1], 0)
@@ -147,11 +147,11 @@ async def test_what_an_attempt_made_is_committed_with_its_log(bench: Bench) -> N
 async def test_a_lost_lease_stops_the_work_and_nothing_of_it_is_committed(bench: Bench) -> None:
     grant = await bench.granted()
     working = await bench.begin(grant)
-    await bench.database_testbed.expire(grant.lease.task_id)
-    await bench.database_testbed.engine.reaper.sweep()
+    await bench.testbed.expire(grant.lease.task_id)
+    await bench.testbed.engine.reaper.sweep()
     await working
     assert bench.operator.stopped == 1
-    (again,) = await bench.database_testbed.claim()
+    (again,) = await bench.testbed.claim()
     assert again.lease.attempt == 2
     assert await bench.ids() == []
 
@@ -159,8 +159,8 @@ async def test_a_lost_lease_stops_the_work_and_nothing_of_it_is_committed(bench:
 async def test_a_cancelled_task_is_stopped_and_stays_cancelled(bench: Bench) -> None:
     grant = await bench.granted()
     working = await bench.begin(grant)
-    said = await bench.database_testbed.engine.by_hand.cancel(
-        bench.database_testbed.scope, grant.lease.task_id, reason="wrong input", by="test"
+    said = await bench.testbed.engine.by_hand.cancel(
+        bench.testbed.scope, grant.lease.task_id, reason="wrong input", by="test"
     )
     assert said == "Running"
     await working
@@ -172,7 +172,7 @@ async def test_a_cancelled_task_is_stopped_and_stays_cancelled(bench: Bench) -> 
 async def test_an_attempt_that_takes_too_long_is_stopped_and_fails_as_late(bench: Bench) -> None:
     grant = msgspec.structs.replace(await bench.granted(), timeout_seconds=0.05)
     await (await bench.begin(grant))
-    (story,) = await bench.database_testbed.engine.by_hand.history(bench.database_testbed.scope, grant.lease.task_id)
+    (story,) = await bench.testbed.engine.by_hand.history(bench.testbed.scope, grant.lease.task_id)
     assert (story.outcome, story.error, story.error_kind) == (
         "attempt_failed",
         "it took longer than its 0.05 s",
@@ -183,7 +183,7 @@ async def test_an_attempt_that_takes_too_long_is_stopped_and_fails_as_late(bench
 
 async def test_two_appends_at_once_bring_each_key_once(bench: Bench) -> None:
     await bench.attempts.work([await bench.granted()])
-    testbed = bench.database_testbed
+    testbed = bench.testbed
     await testbed.drain()
     (version,) = await testbed.dags.versions(testbed.scope, "shop")
     assert (await testbed.engine.runs.finished(testbed.scope, version.deploy_execution_id, 10)).status == "completed"
@@ -206,7 +206,7 @@ async def test_a_worker_that_is_told_to_go_hands_its_tasks_back_at_once(bench: B
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
-    (again,) = await bench.database_testbed.claim()
+    (again,) = await bench.testbed.claim()
     assert (again.lease.task_id, again.lease.attempt) == (grant.lease.task_id, 2)
     assert bench.heartbeats.count == 0
 
@@ -235,7 +235,7 @@ async def test_a_store_that_is_away_when_the_task_ends_is_waited_for(
     """INV-182: what was made is committed in the first attempt, once the store takes it."""
     grant = await bench.granted()
     working = await bench.begin(grant)
-    refused, back, real = asyncio.Event(), asyncio.Event(), bench.database_testbed.payloads.store
+    refused, back, real = asyncio.Event(), asyncio.Event(), bench.testbed.payloads.store
 
     async def store(*given: Any, **named: Any) -> Any:
         if not back.is_set():
@@ -243,7 +243,7 @@ async def test_a_store_that_is_away_when_the_task_ends_is_waited_for(
             raise Unavailable("the payload store does not answer")
         return await real(*given, **named)
 
-    monkeypatch.setattr(bench.database_testbed.payloads, "store", store)
+    monkeypatch.setattr(bench.testbed.payloads, "store", store)
     bench.operator.go.set()
     await refused.wait()
     back.set()
@@ -272,7 +272,7 @@ async def test_a_ledger_that_is_away_before_and_after_the_work_is_waited_for(
         monkeypatch.setattr(owner, name, asked)
 
     first_away(bench.attempts._secrets, "values")
-    first_away(bench.database_testbed.tasks, "fail")
+    first_away(bench.testbed.tasks, "fail")
     grant = msgspec.structs.replace(grant, secrets=("lost",))
     await bench.attempts.work([grant])
     assert away == {"values": 2, "fail": 2}
