@@ -158,7 +158,8 @@ async def test_a_shard_that_was_changed_stops_the_head_of_no_other(testbed: Rewr
         await connection.execute(CHANGES["a result"], testbed.items[2].event_id)
         await cover_up(connection, testbed.shard)
         drafts, others = Drafts(Scope("acme", "care"), IDS.mint), set[int]()
-        while len(others) < 3 or max(others) <= testbed.shard:
+        # No shard comes after the last one.
+        while len(others) < 3 or max(others) <= testbed.shard < 15:
             (one,) = drafts.loop_items(drafts.mint(), drafts.mint(), 1)
             if one.stream.shard != testbed.shard:
                 await testbed.ledger.append(one.stream, [one])
